@@ -1,0 +1,155 @@
+"""One wording for every complaint about an argument: what was expected, what came, what to do."""
+
+import math
+import numbers
+
+from skdptune._exceptions import InvalidParameterError, InvalidTypeError
+
+__all__ = [
+    "check_choice",
+    "check_instance",
+    "check_integer",
+    "check_real",
+    "describe",
+    "invalid_type",
+    "invalid_value",
+]
+
+_REPR_LIMIT = 60
+
+
+def describe(value):
+    """Return a short, safe description of ``value`` for an error message.
+
+    Arrays and frames are described by type and shape, never by their content, which may be private.
+
+    Examples
+    --------
+    >>> describe(3)
+    '3 (int)'
+    >>> import numpy as np
+    >>> describe(np.zeros((2, 3)))
+    'an ndarray of shape (2, 3)'
+    """
+    kind = type(value).__name__
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape != ():
+        article = "an" if kind[0].lower() in "aeioun" else "a"
+        return f"{article} {kind} of shape {shape}"
+    if isinstance(value, (list, tuple, set, frozenset, dict)):
+        return f"a {kind} of length {len(value)}"
+    text = repr(value)
+    if len(text) > _REPR_LIMIT:
+        text = text[: _REPR_LIMIT - 3] + "..."
+    return f"{text} ({kind})"
+
+
+def _sentence(name, expected, value, advice):
+    text = f"{name} must be {expected}; got {describe(value)}"
+    return f"{text}. {advice}" if advice else f"{text}."
+
+
+def invalid_value(name, expected, value, advice=""):
+    """Return the error for a value outside its range (the caller raises it).
+
+    Examples
+    --------
+    >>> str(invalid_value("delta", "in (0, 1)", 2.0, "Pass e.g. delta=1e-6."))
+    'delta must be in (0, 1); got 2.0 (float). Pass e.g. delta=1e-6.'
+    """
+    return InvalidParameterError(_sentence(name, expected, value, advice))
+
+
+def invalid_type(name, expected, value, advice=""):
+    """Return the error for a value of the wrong type (the caller raises it).
+
+    Examples
+    --------
+    >>> str(invalid_type("mean", "a real number", True))
+    'mean must be a real number; got True (bool).'
+    """
+    return InvalidTypeError(_sentence(name, expected, value, advice))
+
+
+def _interval(low, high, low_open, high_open):
+    if low is None and high is None:
+        return ""
+    left = "(" if low_open or low is None else "["
+    right = ")" if high_open or high is None else "]"
+    return f" in {left}{'-inf' if low is None else low}, {'inf' if high is None else high}{right}"
+
+
+def check_real(
+    name, value, *, low=None, high=None, low_open=False, high_open=False, allow_inf=False, advice=""
+):
+    """Return ``value`` as a float, or raise one clear error.
+
+    Booleans, strings, arrays and NaN are refused. ``low`` and ``high`` bound the range, closed unless
+    ``low_open`` or ``high_open``.
+
+    Raises
+    ------
+    InvalidTypeError, InvalidParameterError
+
+    Examples
+    --------
+    >>> check_real("delta", 1e-6, low=0, high=1)
+    1e-06
+    """
+    expected = f"a real number{_interval(low, high, low_open, high_open)}"
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise invalid_type(name, expected, value, advice)
+    number = float(value)
+    bad = math.isnan(number) or (math.isinf(number) and not allow_inf)
+    if low is not None:
+        bad = bad or number < low or (low_open and number == low)
+    if high is not None:
+        bad = bad or number > high or (high_open and number == high)
+    if bad:
+        raise invalid_value(name, expected, value, advice)
+    return number
+
+
+def check_integer(name, value, *, low=None, high=None, advice=""):
+    """Return ``value`` as an int, or raise one clear error (booleans and floats are refused).
+
+    Examples
+    --------
+    >>> check_integer("steps", 3, low=1)
+    3
+    """
+    expected = f"an integer{_interval(low, high, False, False)}"
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise invalid_type(name, expected, value, advice)
+    number = int(value)
+    if (low is not None and number < low) or (high is not None and number > high):
+        raise invalid_value(name, expected, value, advice)
+    return number
+
+
+def check_choice(name, value, choices, advice=""):
+    """Return ``value`` if it is one of ``choices`` (compared by equality with strings only).
+
+    Examples
+    --------
+    >>> check_choice("refit", "winner", ("winner", True, False))
+    'winner'
+    """
+    for choice in choices:
+        if value is choice or (isinstance(choice, str) and isinstance(value, str) and value == choice):
+            return choice
+    expected = "one of " + ", ".join(repr(choice) for choice in choices)
+    raise invalid_value(name, expected, value, advice)
+
+
+def check_instance(name, value, kinds, expected, advice=""):
+    """Return ``value`` if it is an instance of ``kinds``; ``expected`` words the complaint.
+
+    Examples
+    --------
+    >>> check_instance("level", 3, int, "an int")
+    3
+    """
+    if not isinstance(value, kinds):
+        raise invalid_type(name, expected, value, advice)
+    return value

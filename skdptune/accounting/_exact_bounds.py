@@ -1,0 +1,323 @@
+"""Value and certified upper bounds of best-of-K for one direction of a dominating pair.
+
+Paper <-> code. Cells ascend in likelihood ratio; (k, j) is the state in which the k lowest cells
+have been placed as T (better, but not distinguishing) and the j highest as S; ``r`` and ``s`` are
+its masses under P and Q, column j is the j-th highest cell, E = e^epsilon >= 1.
+
+* W+ <-> :meth:`Lattice.upper`: sum over columns of the trapezoid of the largest corner value.
+* U <-> :meth:`Lattice.first_order`: recursion with the larger corner for P, the smaller for Q.
+* V <-> :meth:`Lattice.value`: recursion with what an order of the cut cells really attains.
+
+Every array is rounded to the private side for the bound it serves: positions are shifted by the
+relative error of a sum (w falls, so a smaller r or a larger s can only raise the bound), weights
+by ``WEIGHT_ERROR``.
+"""
+
+import functools
+
+import numpy as np
+
+from skdptune.accounting._exact_grid import WEIGHT_ERROR
+
+__all__ = ["Lattice"]
+
+_BLOCK_NODES = 200_000  # nodes worked on at a time (a few MB per array)
+_KEPT_NODES = 4_000_000  # nodes kept between calls; larger lattices are recomputed block by block
+
+
+class Lattice:
+    """States (k, j) of one set of cells, for epsilons from ``least`` (>= 0) upwards.
+
+    Parameters
+    ----------
+    cells : Cells
+    weight : Weight
+    least : float
+        The smallest epsilon that will be asked for; columns that are useless there are left out.
+    """
+
+    def __init__(self, cells, weight, least=0.0):
+        self.cells, self.weight = cells, weight
+        self.least = least
+        self.n_columns = self._count_columns(least)
+        self._kept = {}
+
+    def _count_columns(self, least):
+        """Number of top columns that can have a positive integrand at epsilon >= least.
+
+        A column of loss l has one only if l + log w(r) - log w(s) > epsilon for a feasible (r, s),
+        and the feasible r is least, for its s, on the low cells.
+        """
+        cells = self.cells
+        columns = np.arange(cells.size)
+        useful = cells.losses[::-1] > least - self.gain - 1e-9
+        useful &= 1 - cells.high[1][:-1] > self.reach
+        useful = columns[useful]
+        return int(useful[-1]) + 1 if useful.size else 0
+
+    @functools.cached_property
+    def gain(self):
+        """Upper bound of log w(r) - log w(s) over whole cells of the trade-off curve."""
+        low_p, low_q = self.cells.low
+        top = self._log_weight(low_p[:-1])
+        bottom = self._log_weight(low_q[1:] * (1 + 1e-12))
+        # the last cell's ratio lasts to the end: log w(r) - log w(s) is largest at its start
+        if self.cells.q[-1] > 0:
+            bottom[-1] = self._log_weight(low_q[-2:-1])[0]
+        gains = np.where(np.isfinite(top), top - bottom, 0.0)  # nothing to gain where w(r) = 0
+        return max(float(np.max(gains)), 0.0) + 1e-10 if gains.size else 0.0
+
+    @functools.cached_property
+    def reach(self):
+        """For each column a Q-mass so small that less unplaced Q-mass makes the column useless.
+
+        What is unplaced when column j is placed has ratios up to e^l_j, so 1 - r <= e^l_j (1 - s).
+        As log f'(e^z) is convex in z, f'(e^l x) / f'(x) grows with x: if it is at most e^(eps - l)
+        at x = rho, the integrand w(r) dP - e^eps w(s) dQ is not positive whenever 1 - s <= rho.
+        """
+        loss = self.cells.losses[::-1]
+        rho = np.zeros(loss.size)
+        low, high = np.full(loss.size, 1e-6), np.exp(-np.maximum(np.minimum(loss, 50.0), 0.0))
+
+        def useless(x):  # with 1e-7 to spare: 1 - x is rounded
+            lift = np.minimum(np.exp(np.minimum(loss, 50.0)) * x, 1.0)
+            ratio = self._log_weight(1 - lift) - self._log_weight(1 - x)
+            return loss + ratio + 1e-7 <= self.least
+
+        some, whole = useless(low) & (loss < 50) & (high > low), useless(high) & (loss < 50)
+        for _ in range(12):  # a few digits of rho will do, on the safe side
+            middle = np.sqrt(low * high)
+            fine = useless(middle)
+            low, high = np.where(fine, middle, low), np.where(fine, high, middle)
+        rho[some] = low[some]
+        rho[whole] = 1.0  # f'(1)/f'(e^-l) is the largest ratio of all
+        return rho
+
+    @functools.cached_property
+    def last(self):
+        """Last node k worth looking at for each column j: at most n - 1 - j."""
+        columns = np.arange(self.cells.size)
+        unplaced = self.cells.low[1][-1] - self.cells.high[1][:-1] - self.reach
+        low_q = self.cells.low[1] * (1 - 1e-9)
+        nodes = np.searchsorted(low_q, unplaced, side="left")  # first k with 1 - s <= rho
+        return np.clip(nodes, 0, self.cells.size - 1 - columns)
+
+    def _log_weight(self, r):
+        with np.errstate(divide="ignore"):
+            return np.log(self.weight.value(r))
+
+    # -- blocks ------------------------------------------------------------------------------
+
+    def _blocks(self):
+        cells = self.cells.size
+        size = max(1, _BLOCK_NODES // (cells + 1))
+        return [(a, min(a + size, self.n_columns)) for a in range(0, self.n_columns, size)]
+
+    def _get(self, kind, build, block):
+        key = (kind, block)
+        if key in self._kept:
+            return self._kept[key]
+        arrays = build(*block)
+        if self.n_columns * self.cells.size <= _KEPT_NODES:
+            self._kept[key] = arrays
+        return arrays
+
+    def _positions(self, first, stop):
+        """Positions r, s of nodes (j, k): rows ``first`` to ``stop`` inclusive, k from 0."""
+        nodes = self._width(first, stop)
+        (low_p, low_q), (high_p, high_q) = self.cells.low, self.cells.high
+        r = high_p[first : stop + 1, None] + low_p[None, :nodes]
+        s = high_q[first : stop + 1, None] + low_q[None, :nodes]
+        return r, s
+
+    def _width(self, first, stop):
+        return min(int(self.last[first:stop].max()) + 2, self.cells.size - first + 1)
+
+    def _valid(self, first, stop):
+        """Whether column j need be looked at when placed at node k."""
+        nodes = np.arange(self._width(first, stop))
+        return nodes[None, :] <= self.last[first:stop, None]
+
+    def _masses(self, first, stop):
+        p = self.cells.p[::-1][first:stop, None]
+        q = self.cells.q[::-1][first:stop, None]
+        return p, q
+
+    # -- W+ ----------------------------------------------------------------------------------
+
+    def _upper_block(self, first, stop):
+        """Corner terms of W+: (P-terms at j, at j + 1; Q-terms at j, at j + 1; cell constants)."""
+        weight, error = self.weight, self.cells.position_error
+        r, s = self._positions(first, stop)
+        p, q = self._masses(first, stop)
+        w_r = weight.value(r * (1 - error)) * (1 + WEIGHT_ERROR)  # rounded up
+        s = np.minimum(s * (1 + error), 1.0)
+        w_s = weight.value(s) * (1 - WEIGHT_ERROR)  # rounded down
+        slope = weight.slope(s)
+        q_low = np.append(self.cells.q, 0.0)[None, : r.shape[1]]
+        # d bounds how far w(s) may lie under the bilinear interpolant of its corners on cell k:
+        # a chord of length h over a convex w overshoots by at most h/4 times the slopes' drop
+        d = 0.25 * q * (slope[:-1] - slope[1:])
+        d[:, :-1] += 0.25 * q_low[:, :-1] * (slope[:-1, :-1] - slope[:-1, 1:])
+        far = np.empty_like(d)  # w(s) at the cell's far corner (k + 1, j + 1)
+        far[:, :-1] = w_s[1:, 1:]
+        far[:, -1] = weight.at_one
+        valid = self._valid(first, stop)
+        n, rows = self.last[first:stop], np.arange(stop - first)
+        far[rows, n] = weight.at_one * (1 - WEIGHT_ERROR)  # the meeting cell may reach the end
+        d = np.clip(d * (1 + 1e-9), 0.0, np.maximum(w_s[:-1] - far, 0.0))
+        # where w(s) is infinite at the near corner the interpolant says nothing: take the cell's
+        # constant bound w(r) p - E w(far corner) q instead
+        endless = valid & (w_s[:-1] >= 1e299)
+        d[endless] = 0.0
+        d[~valid] = 0.0
+        d[:, 1:] = np.maximum(d[:, 1:], d[:, :-1])  # a node serves the cells on both sides
+        d[~valid] = 0.0
+        p_near, p_far = w_r[:-1] * p, w_r[1:] * p
+        q_near, q_far = (w_s[:-1] - d) * q, (w_s[1:] - d) * q
+        for terms in (p_near, p_far):
+            terms[~valid] = 0.0  # value 0: neutral, the sum takes positive parts
+        for terms in (q_near, q_far):
+            terms[~valid] = 0.0
+        constant = None
+        if np.any(endless & (q > 0)):
+            constant = np.where(endless, w_r[:-1] * p, 0.0), np.where(endless, far * q, 0.0)
+        return p_near, p_far, q_near, q_far, self._meeting(first, stop, w_r, rows, n), constant
+
+    def _meeting(self, first, stop, w_r, rows, n):
+        """Terms for what lies beyond the last node: the meeting cell, or useless cells.
+
+        Where T and S share one cell, all else placed, the integrand after a share t of the cell is
+        h(t) = p f'((1-t) p) - E q f'((1-t) q), and its positive part falls in t (log f'(e^z) is
+        convex in z): the node with an unused cell bounds it. Useless cells (:attr:`reach`) have
+        none. Both hold up to what the masses miss from one (``slack``) times |w'|; the other bound
+        is the constant w(r) p - E w(1) q.
+        """
+        p, q = (m[:, 0] for m in self._masses(first, stop))
+        error = self.cells.position_error
+        slack_p = abs(self.cells.low[0][-1] - 1) + 4 * error
+        slack_q = abs(self.cells.low[1][-1] - 1) + 4 * error
+        slope = self.weight.slope
+        rest_q = np.maximum(self.reach[first:stop], q)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            rest_p = np.where(q > 0, p / q * rest_q, 1.0)
+        loose_p = 2 * p * slack_p * slope(np.maximum(1 - rest_p - 2 * slack_p, 0.0)) * (1 + 1e-6)
+        loose_q = 2 * q * slack_q * slope(np.maximum(1 - rest_q - 2 * slack_q, 0.0)) * (1 + 1e-6)
+        top = w_r[rows, n] * p
+        bottom = self.weight.at_one * (1 - WEIGHT_ERROR) * q
+        return loose_p, loose_q, top, bottom, n
+
+    def upper(self, epsilons):
+        """Return W+ at each epsilon (all at least ``least``), rounded up.
+
+        Parameters
+        ----------
+        epsilons : ndarray of shape (n_epsilons,)
+
+        Returns
+        -------
+        bounds : ndarray of shape (n_epsilons,)
+        """
+        scale = np.exp(np.minimum(epsilons, 700.0))
+        total = np.zeros(len(scale))
+        for block in self._blocks():
+            arrays = self._get("upper", self._upper_block, block)
+            total += self._upper_sum(block, arrays, scale)
+        return np.minimum(total * (1 + 1e-12), 1.0)  # rounded up: the sum itself
+
+    def _upper_sum(self, block, arrays, scale):
+        p_near, p_far, q_near, q_far, meeting, constant = arrays
+        loose_p, loose_q, top, bottom, n = meeting
+        rows = np.arange(n.size)
+        work = np.empty_like(p_near)
+        sums = np.empty(scale.size)
+        for i, e in enumerate(scale):
+            # the meeting cell and any cell with a constant bound hold at both ends of the column
+            ends = []
+            for p_terms, q_terms in ((p_near, q_near), (p_far, q_far)):
+                np.multiply(q_terms, e, out=work)
+                np.subtract(p_terms, work, out=work)
+                best = np.max(work, axis=1)
+                node = np.maximum(work[rows, n], 0.0) + loose_p + e * loose_q
+                ends.append(np.maximum(best, np.minimum(node, top - e * bottom)))
+            if constant is not None:
+                extra = np.max(constant[0] - e * constant[1], axis=1)
+                ends = [np.maximum(end, extra) for end in ends]
+            columns = 0.5 * (np.maximum(ends[0], 0.0) + np.maximum(ends[1], 0.0))
+            if block[0] == 0:
+                columns[0] = min(columns[0], self._first_column(e))
+            sums[i] = columns.sum()
+        return sums
+
+    def _first_column(self, e):
+        """The first column's integral is at most G(p) - E w(1) q, whatever precedes it."""
+        p, q = float(self.cells.p[-1]), float(self.cells.q[-1])
+        most = float(self.weight.mass(p)) * (1 + WEIGHT_ERROR)
+        return max(most - e * self.weight.at_one * (1 - WEIGHT_ERROR) * q, 0.0)
+
+    # -- V -----------------------------------------------------------------------------------
+
+    def _value_block(self, first, stop):
+        """Gains of placing column j at node k: what w integrates to, rounded down."""
+        weight, error = self.weight, self.cells.position_error
+        r, s = self._positions(first, stop)
+        p, q = self._masses(first, stop)
+        # w is convex: its integral is at least the midpoint's, at most the trapezoid's
+        gain_p = weight.value((r[:-1] + 0.5 * p) * (1 + error)) * p * (1 - 2 * WEIGHT_ERROR)
+        w_s = weight.value(s * (1 - error))
+        gain_q = 0.5 * (w_s[:-1] + w_s[1:]) * q * (1 + 2 * WEIGHT_ERROR)
+        if weight.at_zero >= 1e299 or first == 0:
+            whole = weight.mass(q) * (1 + WEIGHT_ERROR)  # G(q) - G(0)
+            gain_q = np.where(s[:-1] == 0, np.minimum(gain_q, whole), gain_q)
+        outside = ~self._valid(first, stop)
+        gain_p[outside] = 0.0
+        gain_q[outside] = 0.0
+        return gain_p, gain_q
+
+    def value(self, epsilons):
+        """Return V at each epsilon: the value of the best order of the cut cells, rounded down."""
+        scale = np.exp(np.minimum(epsilons, 700.0))
+        return self._recurse(scale, "value", self._value_block)
+
+    def _recurse(self, scale, kind, build):
+        state = np.zeros((scale.size, self.cells.size + 1))
+        for block in reversed(self._blocks()):
+            gain_p, gain_q = self._get(kind, build, block)
+            nodes = gain_p.shape[1]
+            for j in range(gain_p.shape[0] - 1, -1, -1):
+                gain = gain_p[j] - scale[:, None] * gain_q[j]
+                np.maximum(gain, 0.0, out=gain)
+                gain += state[:, :nodes]
+                state[:, :nodes] = np.maximum.accumulate(gain[:, ::-1], axis=1)[:, ::-1]
+        return state[:, 0]
+
+    # -- U -----------------------------------------------------------------------------------
+
+    def _first_order_block(self, first, stop):
+        weight, error = self.weight, self.cells.position_error
+        nodes = self.cells.size - first + 1  # all of them: U uses nothing but monotone weights
+        (low_p, low_q), (high_p, high_q) = self.cells.low, self.cells.high
+        r = high_p[first:stop, None] + low_p[None, :nodes]
+        p, q = self._masses(first, stop)
+        gain_p = weight.value(r * (1 - error)) * p * (1 + WEIGHT_ERROR)  # rounded up
+        far = np.ones_like(gain_p)
+        far[:, :-1] = high_q[first + 1 : stop + 1, None] + low_q[None, 1:nodes]
+        far = np.minimum(far * (1 + error), 1.0)
+        n = self.cells.size - np.arange(first, stop) - 1
+        far[np.arange(stop - first), n] = 1.0  # the meeting cell reaches the end
+        gain_q = weight.value(far) * q * (1 - WEIGHT_ERROR)  # rounded down
+        if first == 0 and weight.at_zero >= 1e299:  # w(0) infinite: the column holds at most G(p)
+            most = float(weight.mass(self.cells.p[-1])) * (1 + WEIGHT_ERROR)
+            untouched = r[0] == 0
+            gain_p[0] = np.where(untouched, most, gain_p[0])
+            gain_q[0] = np.where(untouched, 0.0, gain_q[0])
+        outside = np.arange(nodes)[None, :] > n[:, None]
+        gain_p[outside] = 0.0
+        gain_q[outside] = 0.0
+        return gain_p, gain_q
+
+    def first_order(self, epsilons):
+        """Return U at each epsilon, an upper bound for any weight, rounded up."""
+        scale = np.exp(np.minimum(epsilons, 700.0))
+        total = self._recurse(scale, "first", self._first_order_block)
+        return np.minimum(total * (1 + 1e-12), 1.0)

@@ -1,0 +1,255 @@
+"""Cells on which the exact price of best-of-K is computed.
+
+Notation (paper <-> code): a cell is a set of outputs of one likelihood ratio dP/dQ, held by its
+masses ``p`` and ``q``; cells ascend in ratio, zero-ratio mass first, infinite-loss mass last.
+w(r) = f'(1 - r) and |w'(r)| = f''(1 - r), with f the generating function of K, are decreasing and
+convex on [0, 1] because f is a power series with coefficients that are not negative.
+
+Rounded to the private side: :func:`split_cells` gives a pair that dominates the given one (each
+atom is spread over its two neighbouring losses with both masses kept, hence forgetting the spread
+gives the atom back); :func:`merge_cells` gives a pair that the given one dominates (merging is
+post-processing), so a lower bound on its price is a lower bound on the price of the given pair.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = [
+    "Cells",
+    "Weight",
+    "cut_cells",
+    "loss_edges",
+    "merge_cells",
+    "pair_cells",
+    "split_cells",
+    "weight_of",
+]
+
+_HUGE = 1e300  # stands for an infinite weight where only "at least this" is needed
+# Relative error allowed for in a weight: log w comes from a handful of elementary functions, whose
+# errors of about 1e-14 are multiplied by at most the size of the logarithm (below 40 where used).
+WEIGHT_ERROR = 4e-12
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Masses of cells ascending in likelihood ratio.
+
+    Parameters
+    ----------
+    p, q : ndarray of shape (n_cells,)
+        Mass under P and under Q, not negative, not both zero.
+    """
+
+    p: np.ndarray
+    q: np.ndarray
+
+    @functools.cached_property
+    def low(self):
+        """Masses (P, Q) of the k lowest cells, k = 0..n."""
+        return _running(self.p), _running(self.q)
+
+    @functools.cached_property
+    def high(self):
+        """Masses (P, Q) of the j highest cells, j = 0..n."""
+        return _running(self.p[::-1]), _running(self.q[::-1])
+
+    @functools.cached_property
+    def losses(self):
+        """log(p / q) of each cell, with plus and minus infinity."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.p) - np.log(self.q)
+
+    @property
+    def size(self):
+        return self.p.size
+
+    @property
+    def position_error(self):
+        """Relative error allowed for in any sum of masses."""
+        return 1e-15 + 4 * self.size * float(np.finfo(np.longdouble).eps)
+
+
+def _running(mass):
+    sums = np.zeros(mass.size + 1)
+    sums[1:] = np.cumsum(mass, dtype=np.longdouble)  # extended precision against drift
+    return sums
+
+
+class Weight:
+    """w and |w'| of one run count, with the ends handled.
+
+    Parameters
+    ----------
+    run_count : RunCount
+    """
+
+    def __init__(self, run_count):
+        self.run_count = run_count
+        self.at_zero = float(np.exp(self._log(np.zeros(1)))[0])
+        self.at_one = float(np.exp(self._log(np.ones(1)))[0])
+
+    def _log(self, r):
+        with np.errstate(all="ignore"):
+            return np.asarray(self.run_count.log_weight(r), dtype=np.float64)
+
+    def value(self, r):
+        """w(r) for r in [0, 1] (larger r count as 1); infinity becomes a huge number."""
+        with np.errstate(all="ignore"):
+            return np.minimum(np.exp(self._log(np.minimum(r, 1.0))), _HUGE)
+
+    def slope(self, r):
+        """|w'(r)|; infinity becomes a huge number."""
+        with np.errstate(all="ignore"):
+            log = np.asarray(self.run_count.log_weight_slope(np.minimum(r, 1.0)))
+            return np.minimum(np.exp(log), _HUGE)
+
+    def mass(self, r):
+        """G(r) = 1 - f(1 - r): chance that some run lands in a set of mass r."""
+        return np.asarray(self.run_count.attainment(np.minimum(r, 1.0)), dtype=np.float64)
+
+    @property
+    def constant(self):
+        """Whether w is constant: never two runs, and the price is the single run's."""
+        return self.run_count.support_max is not None and self.run_count.support_max <= 1
+
+    @functools.cached_property
+    def _dense(self):
+        """Positions, dense at both ends, and log w there: for placing cuts only."""
+        ends = np.geomspace(1e-18, 0.5, 1500)
+        r = np.concatenate([ends, np.linspace(0.5, 1.0, 300)[1:], 1.0 - ends[400:-1]])
+        r = np.unique(r)
+        return r, np.maximum(self._log(r), -700.0)
+
+    def log_at(self, r):
+        """Approximate log w, by interpolation: for placing cuts only."""
+        grid, log = self._dense
+        return np.interp(r, grid, log)
+
+    def position(self, log):
+        """Approximate inverse of :meth:`log_at`."""
+        grid, values = self._dense
+        return float(np.interp(-log, -values, grid))
+
+    def radius(self, mass):
+        """Approximately the r with G(r) = ``mass``."""
+        grid = self._radii[0]
+        index = int(np.searchsorted(self._radii[1], mass))
+        return float(grid[max(index - 1, 0)])
+
+    @functools.cached_property
+    def _radii(self):
+        grid = np.geomspace(1e-306, 1.0, 1200)
+        return grid, np.maximum.accumulate(self.mass(grid))
+
+    def levels(self, start, stop, step):
+        """Return positions in (start, stop) between which log w falls by about ``step``."""
+        grid, log = self._dense
+        top, bottom = self.log_at(start), self.log_at(stop)
+        count = int(min((top - bottom) / step, 5000))
+        if count < 1:
+            return np.zeros(0)
+        wanted = top - (top - bottom) * np.arange(1, count + 1) / (count + 1)
+        return np.interp(-wanted, -log, grid)
+
+
+@functools.lru_cache(maxsize=64)
+def weight_of(run_count):
+    """Return the (cached) weight of a run count."""
+    return Weight(run_count)
+
+
+def loss_edges(pair, step, low, high):
+    """Return grid losses covering [low, high] in steps of at most ``step``."""
+    low, high = max(low, pair.losses[0]), min(high, pair.losses[-1])
+    count = max(int(np.ceil((high - low) / step)), 1)
+    return np.linspace(low, high, count + 1) if high > low else np.array([low])
+
+
+def split_cells(pair, edges):
+    """Return cells of a pair on ``edges`` that dominates ``pair`` in both directions.
+
+    Each atom is split between its two neighbouring edges, both masses kept. Above the last edge
+    the neighbours are that edge and infinite loss, below the first one zero ratio and that edge.
+    """
+    losses, p, q = pair.losses, pair.p, pair.q
+    place = np.searchsorted(edges, losses, side="right") - 1  # edges[place] <= loss
+    below, above = place < 0, losses >= edges[-1]
+    inside = ~below & ~above
+    cells_p, cells_q = np.zeros(edges.size), np.zeros(edges.size)
+    at = place[inside]
+    rise, width = losses[inside] - edges[at], edges[at + 1] - edges[at]
+    q_up = np.expm1(rise) / np.expm1(width)  # share of Q-mass sent up
+    p_up = np.expm1(-rise) / np.expm1(-width)  # and of P-mass: p_up = q_up e^(width - rise)
+    for cells, mass, up in ((cells_p, p[inside], p_up), (cells_q, q[inside], q_up)):
+        cells += np.bincount(at, mass * (1 - up), edges.size)
+        cells += np.bincount(at + 1, mass * up, edges.size)
+    # above: all Q-mass to the last edge, with the P-mass that belongs to it
+    kept = np.exp(edges[-1] - losses[above])
+    cells_p[-1] += np.sum(p[above] * kept)
+    cells_q[-1] += np.sum(q[above])
+    p_infinite = pair.p_infinite - np.sum(p[above] * np.expm1(edges[-1] - losses[above]))
+    # below: all P-mass to the first edge, with its Q-mass
+    cells_p[0] += np.sum(p[below])
+    cells_q[0] += np.sum(q[below] * np.exp(losses[below] - edges[0]))
+    q_zero = pair.q_zero - np.sum(q[below] * np.expm1(losses[below] - edges[0]))
+    return _with_ends(cells_p, cells_q, p_infinite, q_zero)
+
+
+def merge_cells(pair, edges):
+    """Return cells of a pair that ``pair`` dominates: atoms between two edges become one."""
+    place = np.clip(np.searchsorted(edges, pair.losses, side="right"), 1, max(edges.size - 1, 1))
+    cells_p = np.bincount(place, pair.p, edges.size)
+    cells_q = np.bincount(place, pair.q, edges.size)
+    return _with_ends(cells_p, cells_q, pair.p_infinite, pair.q_zero)
+
+
+def pair_cells(pair):
+    """Return the atoms of ``pair`` as cells."""
+    return _with_ends(pair.p, pair.q, pair.p_infinite, pair.q_zero)
+
+
+def _with_ends(p, q, p_infinite, q_zero):
+    p = np.concatenate([[0.0], p, [p_infinite]])
+    q = np.concatenate([[q_zero], q, [0.0]])
+    keep = (p > 0) | (q > 0)
+    return Cells(p[keep], q[keep])
+
+
+def cut_cells(cells, s_cuts, r_cuts):
+    """Cut cells at given Q-mass from below (``s_cuts``) and P-mass from above (``r_cuts``).
+
+    Cells are only cut, never merged, so the cut cells are the same pair. The pieces' masses are
+    shares of the cell's: both measures are cut in one proportion.
+    """
+    low_q, high_p = cells.low[1], cells.high[0]
+    owner, share = [], []
+    for cuts, sums, mass, flip in (
+        (s_cuts, low_q, cells.q, False),
+        (r_cuts, high_p, cells.p[::-1], True),
+    ):
+        at = np.searchsorted(sums, cuts, side="right") - 1
+        valid = (at >= 0) & (at < cells.size)
+        at, cut = at[valid], cuts[valid]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = (cut - sums[at]) / mass[at]
+        owner.append(cells.size - 1 - at if flip else at)
+        share.append(1 - part if flip else part)
+    owner = np.concatenate([*owner, np.arange(cells.size)])
+    share = np.concatenate([*share, np.ones(cells.size)])
+    good = (share > 1e-6) & ((share < 1 - 1e-6) | (share == 1))
+    owner, share = owner[good], share[good]
+    order = np.lexsort((share, owner))
+    owner, share = owner[order], share[order]
+    before = np.concatenate([[0.0], share[:-1]])
+    before[np.concatenate([[True], owner[1:] != owner[:-1]])] = 0.0
+    piece = share - before
+    keep = piece > 1e-9
+    if not np.all(keep):  # two cuts at one place: give the sliver to its successor
+        owner, share = owner[keep], share[keep]
+        before = np.concatenate([[0.0], share[:-1]])
+        before[np.concatenate([[True], owner[1:] != owner[:-1]])] = 0.0
+        piece = share - before
+    return Cells(cells.p[owner] * piece, cells.q[owner] * piece)

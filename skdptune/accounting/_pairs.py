@@ -1,0 +1,598 @@
+"""Dominating pairs: two discrete measures whose hockey-stick divergence bounds a mechanism's.
+
+Notation (paper <-> code): l = log dP/dQ <-> ``losses``; P, Q <-> ``p``, ``q``;
+H_{e^eps}(P|Q) = sum (p - e^eps q)_+ <-> ``delta(epsilon)``. See Zhu, Dong and Wang,
+arXiv 2106.08567v4, Definition 7 (dominating pairs) and Theorem 10 (they compose).
+"""
+
+import functools
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from skdptune._validation import invalid_value
+
+__all__ = [
+    "DominatingPair",
+    "mixture_pair",
+    "pair_from_atoms",
+    "pair_from_pmf",
+    "pair_from_profile",
+    "pair_from_two_pmfs",
+    "worst_pair",
+]
+
+_SUM_TOLERANCE = 1e-9  # how much a measure may lack before it is called broken
+_EXCESS_TOLERANCE = 1e-6  # too much mass only raises the price: long compositions round up
+_SPREAD = 1e-12  # lacking less than this is rounding of the masses, not a mass left out
+_ROUNDING = 4e-16  # relative error allowed for in every tail sum
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DominatingPair:
+    """Two discrete measures (P, Q) that dominate a mechanism's two output laws.
+
+    Parameters
+    ----------
+    losses : ndarray of shape (n,)
+        log(dP/dQ) of each atom in nats, finite and strictly ascending.
+    p, q : ndarray of shape (n,)
+        Mass of each atom under P and under Q; ``p = q * exp(losses)`` up to rounding.
+    p_infinite : float
+        P-mass where Q is zero (loss plus infinity).
+    q_zero : float
+        Q-mass where P is zero (loss minus infinity).
+    spacing : float or None
+        If given, every loss is an integer multiple of it.
+    symmetric : bool
+        Whether (Q, P) has the same profile as (P, Q).
+
+    Notes
+    -----
+    Masses that do not reach one are topped up at infinite loss (P) and at zero ratio (Q), the
+    private side; less than 1e-12 is taken for rounding and spread over all atoms. Sums may exceed
+    one by rounding; they are never scaled down.
+
+    Raises
+    ------
+    InvalidParameterError
+        If losses are not ascending, a mass is negative or not finite, or a sum is not one.
+
+    Examples
+    --------
+    >>> pair = DominatingPair([-1.0, 1.0], [0.26894, 0.73106], [0.73106, 0.26894], 0.0, 0.0)
+    >>> round(float(pair.delta(0.0)), 5)
+    0.46212
+    >>> round(pair.epsilon(0.0), 6)
+    1.0
+    """
+
+    losses: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+    p_infinite: float = 0.0
+    q_zero: float = 0.0
+    spacing: float | None = None
+    symmetric: bool = False
+
+    def __post_init__(self):
+        arrays = {}
+        for name in ("losses", "p", "q"):
+            values = np.array(getattr(self, name), dtype=np.float64)
+            values.setflags(write=False)
+            arrays[name] = values
+            object.__setattr__(self, name, values)
+        if len({a.shape for a in arrays.values()}) != 1 or self.losses.ndim != 1:
+            raise invalid_value("losses, p and q", "three vectors of one length", self.losses)
+        if not np.all(np.isfinite(self.losses)) or np.any(np.diff(self.losses) <= 0):
+            raise invalid_value("losses", "finite and strictly ascending", self.losses)
+        masses = (self.p, self.q, np.array([self.p_infinite, self.q_zero], dtype=float))
+        if not all(np.all(np.isfinite(m)) and np.all(m >= 0) for m in masses):
+            raise invalid_value("p and q", "finite masses that are not negative", self.p)
+        self._top_up("p", "p_infinite")
+        self._top_up("q", "q_zero")
+
+    def _top_up(self, measure, rest):
+        """Put what a measure lacks to one where it costs most (private side)."""
+        extra = float(getattr(self, rest))
+        mass = getattr(self, measure)
+        total = float(np.sum(mass)) + extra
+        missing = 1 - total
+        if missing > _SUM_TOLERANCE or -missing > _EXCESS_TOLERANCE:
+            raise invalid_value(f"sum of {measure}", "one within 1e-9", total)
+        if 0 < missing <= _SPREAD and total > extra:
+            # rounding of the masses themselves: each is raised by that relative error
+            mass = mass * (1 + missing / (total - extra))
+            mass.setflags(write=False)
+            object.__setattr__(self, measure, mass)
+        elif missing > 0:
+            extra += missing
+        object.__setattr__(self, rest, extra)
+
+    def __reduce__(self):
+        fields = (self.losses, self.p, self.q, self.p_infinite, self.q_zero)
+        return (type(self), (*fields, self.spacing, self.symmetric))
+
+    def __repr__(self):
+        low, high = (self.losses[0], self.losses[-1]) if self.size else (0.0, 0.0)
+        return (
+            f"<DominatingPair of {self.size} atoms, losses {low:.4g} to {high:.4g}, "
+            f"infinite mass {self.p_infinite:.3g}, zero-ratio mass {self.q_zero:.3g}>"
+        )
+
+    @property
+    def size(self):
+        """Number of atoms with a finite loss."""
+        return self.losses.size
+
+    @functools.cached_property
+    def cache_key(self):
+        """A digest of the pair's content: equal pairs have equal keys."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.losses, self.p, self.q):
+            digest.update(array.tobytes())
+        digest.update(np.array([self.p_infinite, self.q_zero]).tobytes())
+        digest.update(repr((self.spacing, bool(self.symmetric))).encode())
+        return digest.hexdigest()
+
+    @functools.cached_property
+    def _tails(self):
+        """Masses of the atoms i, i+1, ..., n-1 under P and Q, for i = 0..n (last entry 0)."""
+        tails = []
+        for mass in (self.p, self.q):
+            tail = np.zeros(self.size + 1)
+            # Extended precision, so that a long sum does not round down.
+            tail[:-1] = np.cumsum(mass[::-1], dtype=np.longdouble)[::-1]
+            tail.setflags(write=False)
+            tails.append(tail)
+        return tuple(tails)
+
+    def swap(self):
+        """Return the pair (Q, P): the other order of the two neighbours."""
+        return self._swapped
+
+    @functools.cached_property
+    def _swapped(self):
+        return DominatingPair(
+            -self.losses[::-1],
+            self.q[::-1],
+            self.p[::-1],
+            self.q_zero,
+            self.p_infinite,
+            self.spacing,
+            self.symmetric,
+        )
+
+    def delta(self, epsilon):
+        """Return the hockey-stick divergence H_{e^eps}(P|Q), rounded up.
+
+        Parameters
+        ----------
+        epsilon : float or ndarray
+            In nats, any sign; ``inf`` gives the infinite-loss mass.
+
+        Returns
+        -------
+        delta : float or ndarray of the same shape, in [0, 1]
+        """
+        eps = np.asarray(epsilon, dtype=np.float64)
+        index = np.searchsorted(self.losses, eps, side="right")
+        p_tail, q_tail = self._tails
+        upper, lower = p_tail[index], q_tail[index]
+        with np.errstate(divide="ignore", over="ignore"):
+            # e^eps Q(loss > eps) in log space: e^eps alone may overflow
+            taken = np.where(lower > 0, np.exp(np.minimum(eps + np.log(lower), 1.0)), 0.0)
+            floor = -np.expm1(np.minimum(eps, 0.0))  # 1 - e^eps bounds every pair from below
+        # rounded up: the subtraction may lose that much of the larger term
+        value = np.maximum(upper - taken, 0.0) + _ROUNDING * upper + self.p_infinite
+        value = np.minimum(np.maximum(value, floor), 1.0) + 0.0  # no negative zero
+        return float(value) if value.ndim == 0 else value
+
+    def worst_delta(self, epsilon):
+        """Return the larger ``delta`` of (P, Q) and (Q, P)."""
+        if self.symmetric:
+            return self.delta(epsilon)
+        value = np.maximum(self.delta(epsilon), self.swap().delta(epsilon))
+        return float(value) if np.ndim(value) == 0 else value
+
+    def epsilon_one_way(self, delta):
+        """Return the least epsilon >= 0 with ``self.delta(epsilon) <= delta``, rounded up."""
+        if self.p_infinite > delta:
+            return np.inf
+        if self.delta(0.0) <= delta:
+            return 0.0
+        # delta(losses) falls along the atoms: the first atom at which it is low enough
+        low, high = -1, self.size - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.losses[middle] > 0 and self.delta(self.losses[middle]) <= delta:
+                high = middle
+            elif self.losses[middle] <= 0 or self.delta(self.losses[middle]) > delta:
+                low = middle
+        p_tail, q_tail = self._tails
+        ceiling = float(self.losses[high])
+        excess = p_tail[high] * (1 + _ROUNDING) + self.p_infinite - delta
+        if excess <= 0 or q_tail[high] <= 0:
+            return max(ceiling, 0.0)
+        # between two atoms delta = A - e^eps B: solved for eps, then pushed to the safe side
+        value = float(np.log(excess) - np.log(q_tail[high]))
+        step = 1e-15 * max(1.0, abs(value))
+        while value < ceiling and self.delta(value) > delta:
+            value += step
+            step *= 2
+        return max(min(value, ceiling), 0.0)
+
+    def epsilon(self, delta):
+        """Return the least epsilon >= 0 at which both orders stay within ``delta``.
+
+        Parameters
+        ----------
+        delta : float in [0, 1]
+
+        Returns
+        -------
+        epsilon : float
+            In nats, rounded up; ``inf`` where the infinite-loss mass exceeds ``delta``.
+        """
+        value = self.epsilon_one_way(delta)
+        return value if self.symmetric else max(value, self.swap().epsilon_one_way(delta))
+
+    def rdp(self, orders):
+        """Return the Renyi divergence of both orders' worse, ``inf`` with mass at infinite loss.
+
+        Parameters
+        ----------
+        orders : array-like of shape (n_orders,), each > 1
+
+        Returns
+        -------
+        rdp : ndarray of shape (n_orders,), in nats
+        """
+        if self.p_infinite > 0 or self.q_zero > 0:
+            return np.full(np.shape(orders), np.inf)
+        return self.conditional_rdp(orders)
+
+    @property
+    def aside(self):
+        """Mass set aside by :meth:`conditional_rdp`: the larger of the two singular parts."""
+        return max(self.p_infinite, self.q_zero)
+
+    def conditional_rdp(self, orders):
+        """Return the RDP of the pair conditioned on a finite loss, the worse of both orders.
+
+        Together with ``aside`` this is approximate RDP (Bun and Steinke, arXiv 1605.02065v1,
+        Definition 8.1): outside events of mass ``aside`` the divergence is what is returned.
+        """
+        orders = np.asarray(orders, dtype=np.float64)
+        values = [self._one_way_rdp(a) for a in orders.ravel()]
+        if not self.symmetric:
+            other = self.swap()
+            values = [max(v, other._one_way_rdp(a)) for v, a in zip(values, orders.ravel(), strict=True)]
+        return np.array(values).reshape(orders.shape)
+
+    def _one_way_rdp(self, order):
+        if self.p_infinite >= 1 or self.q_zero >= 1 or not order > 1:
+            return np.inf
+        if not np.isfinite(order):
+            return float(self.losses[-1])
+        with np.errstate(divide="ignore"):
+            # sum p (p/q)^(a-1), taken as sum p e^{(a-1) loss} over the heavier of both measures
+            log_p = np.where(self.losses >= 0, np.log(self.p), np.log(self.q) + self.losses)
+        total = logsumexp((order - 1) * self.losses + log_p)
+        # condition both measures: P by 1/(1 - p_infinite), Q by 1/(1 - q_zero)
+        total -= order * np.log1p(-self.p_infinite)
+        total += (order - 1) * np.log1p(-self.q_zero)
+        return max(float(total) / (order - 1), 0.0) * (1 + 1e-13) + 1e-15
+
+    def coarsen(self, spacing):
+        """Return a dominating pair whose losses are integer multiples of ``spacing``.
+
+        Every atom is split between the two neighbouring multiples so that its mass under P and
+        its mass under Q are both kept; the split pair maps back to the atom by forgetting the
+        split, so it dominates, in both directions.
+        """
+        if not (np.isfinite(spacing) and spacing > 0):
+            raise invalid_value("spacing", "a positive number of nats", spacing)
+        if self.spacing is not None and np.isclose(self.spacing, spacing, rtol=1e-15, atol=0):
+            return self
+        index = np.floor(self.losses / spacing)
+        rest = np.clip(self.losses - index * spacing, 0.0, spacing)
+        # 1e-12 of a step from a multiple is on it: rounding of the division, not a real split
+        on_top = rest > spacing * (1 - 1e-12)
+        index, rest = index + on_top, np.where(on_top | (rest < spacing * 1e-12), 0.0, rest)
+        q_up = np.expm1(rest) / np.expm1(spacing)  # share of Q-mass that moves up
+        p_up = q_up * np.exp(spacing - rest)  # the P-mass that goes with it
+        low = index.min() if self.size else 0.0
+        cells = int(index.max() - low) + 2 if self.size else 0
+        if cells > 50 * self.size + 1000:  # few atoms far apart: keep the empty cells out
+            return self._coarsen_sparse(spacing, index, p_up, q_up)
+        place = (index - low).astype(np.int64)
+        p = np.bincount(place, self.p * (1 - p_up), cells)
+        q = np.bincount(place, self.q * (1 - q_up), cells)
+        p += np.bincount(place + 1, self.p * p_up, cells)
+        q += np.bincount(place + 1, self.q * q_up, cells)
+        return self._on_grid(low + np.arange(cells), np.maximum(p, 0), np.maximum(q, 0), spacing)
+
+    def _coarsen_sparse(self, spacing, index, p_up, q_up):
+        both = np.concatenate([index, index + 1])
+        places, inverse = np.unique(both, return_inverse=True)
+        p = np.concatenate([self.p * (1 - p_up), self.p * p_up])
+        q = np.concatenate([self.q * (1 - q_up), self.q * q_up])
+        p = np.bincount(inverse, np.maximum(p, 0), places.size)
+        q = np.bincount(inverse, np.maximum(q, 0), places.size)
+        return self._on_grid(places, p, q, spacing)
+
+    def _on_grid(self, index, p, q, spacing):
+        keep = (p > 0) | (q > 0)
+        return DominatingPair(
+            index[keep] * spacing,
+            p[keep],
+            q[keep],
+            self.p_infinite,
+            self.q_zero,
+            spacing,
+            self.symmetric,
+        )
+
+    def trim(self, tail_mass):
+        """Cut both tails: P-mass up to ``tail_mass`` goes to infinite loss, Q-mass to zero ratio.
+
+        Never makes the pair less dominating: an atom moved to the top keeps its P-mass there and
+        its Q-mass at zero ratio, and the other way round at the bottom.
+        """
+        p_tail, _ = self._tails
+        q_low = np.cumsum(self.q)
+        first = int(np.searchsorted(q_low, tail_mass, side="right"))
+        last = int(np.searchsorted(-p_tail, -tail_mass, side="left"))
+        if first == 0 and last >= self.size:
+            return self
+        first = min(first, max(self.size - 1, 0))
+        last = max(min(last, self.size), first)
+        cut = np.r_[0:first, last : self.size]
+        return DominatingPair(
+            self.losses[first:last],
+            self.p[first:last],
+            self.q[first:last],
+            self.p_infinite + float(self.p[cut].sum()),
+            self.q_zero + float(self.q[cut].sum()),
+            self.spacing,
+            self.symmetric,
+        )
+
+    def compose(self, other):
+        """Return the pair of both mechanisms run on the same data (independent noise)."""
+        from skdptune.accounting._compose import compose_pairs
+
+        return compose_pairs([(self, 1), (other, 1)])
+
+    def self_compose(self, count):
+        """Return the pair of ``count`` independent runs of this mechanism."""
+        from skdptune.accounting._compose import compose_pairs
+
+        return compose_pairs([(self, count)])
+
+
+def pair_from_atoms(losses, p, q, p_infinite=0.0, q_zero=0.0, spacing=None, symmetric=False):
+    """Return a pair from atoms in any order; atoms of equal loss are merged (exact).
+
+    Examples
+    --------
+    >>> pair_from_atoms([1.0, -1.0, 1.0], [0.5, 0.2, 0.3], [0.2, 0.5, 0.3]).size
+    2
+    """
+    losses, p, q = (np.asarray(v, dtype=np.float64) for v in (losses, p, q))
+    places, inverse = np.unique(losses, return_inverse=True)
+    p = np.bincount(inverse, p, places.size)
+    q = np.bincount(inverse, q, places.size)
+    keep = (p > 0) | (q > 0)
+    return DominatingPair(places[keep], p[keep], q[keep], p_infinite, q_zero, spacing, symmetric)
+
+
+def mixture_pair(pairs, weights):
+    """Return the pair of a public random choice among ``pairs`` (the choice is released).
+
+    The disjoint union of the pairs, each scaled by its weight: exact, in both directions.
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    spacings = {pair.spacing for pair in pairs}
+    spacing = spacings.pop() if len(spacings) == 1 else None
+    losses = np.concatenate([pair.losses for pair in pairs])
+    if spacing is not None:  # equal multiples computed apart must merge
+        losses = np.rint(losses / spacing) * spacing
+    return pair_from_atoms(
+        losses,
+        np.concatenate([w * pair.p for pair, w in zip(pairs, weights, strict=True)]),
+        np.concatenate([w * pair.q for pair, w in zip(pairs, weights, strict=True)]),
+        float(sum(w * pair.p_infinite for pair, w in zip(pairs, weights, strict=True))),
+        float(sum(w * pair.q_zero for pair, w in zip(pairs, weights, strict=True))),
+        spacing,
+        all(pair.symmetric for pair in pairs),
+    )
+
+
+def pair_from_profile(losses, deltas, spacing=None, symmetric=False):
+    """Return the pair whose profile joins certified hockey-stick values by straight lines.
+
+    Parameters
+    ----------
+    losses : array-like of shape (n,), ascending
+        The epsilons (nats, any sign) at which the profile was bounded.
+    deltas : array-like of shape (n,)
+        Upper bounds of H_{e^eps}(P|Q) there. The true profile is convex in e^eps and equals one
+        at e^eps = 0, so it lies below the largest convex function under the points, which is
+        what is used: noise in the values can only be removed where convexity proves it wrong.
+
+    Notes
+    -----
+    Connect the dots: Doroshenko et al., arXiv 2207.04380v1, Algorithm 1. Beyond the last loss the
+    profile stays at its last value, as mass of infinite loss.
+    """
+    eps = np.asarray(losses, dtype=np.float64)
+    deltas = np.clip(np.asarray(deltas, dtype=np.float64), 0.0, 1.0)
+    deltas = np.maximum(deltas, -np.expm1(np.minimum(eps, 0.0)))
+    x = np.concatenate([[0.0], np.exp(eps)])
+    y = np.concatenate([[1.0], deltas])
+    hull = _lower_hull(x, y)
+    x, y, node = x[hull], y[hull], eps[hull[1:] - 1]
+    slopes = np.append(np.diff(y) / np.diff(x), 0.0)  # the last piece is flat
+    slopes = np.minimum(slopes, 0.0)
+    q = np.maximum(np.diff(slopes), 0.0)
+    p = q * x[1:]
+    p_infinite = float(y[-1])
+    q_zero = max(0.0, 1.0 + float(slopes[0]))
+    short = 1 - p.sum() - p_infinite  # rounding: what the lines lost is put at the top
+    return DominatingPair(
+        node, p, q, p_infinite + max(short, 0.0), q_zero, spacing, symmetric
+    )
+
+
+def _lower_hull(x, y):
+    """Return the indices of the lower convex hull of points with ascending x."""
+    hull = []
+    for i in range(x.size):
+        while len(hull) >= 2:
+            a, b = hull[-2], hull[-1]
+            if (y[b] - y[a]) * (x[i] - x[b]) >= (y[i] - y[b]) * (x[b] - x[a]):
+                hull.pop()
+            else:
+                break
+        hull.append(i)
+    return np.array(hull)
+
+
+def _pmf_atoms(pmf):
+    """Return (losses, p, p_infinite, spacing) of a dp_accounting probability mass function."""
+    dense = pmf.to_dense_pmf()
+    spacing = float(dense._discretization)
+    losses = (dense._lower_loss + np.arange(dense.size)) * spacing
+    p = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)
+    return losses[p > 0], p[p > 0], float(min(dense._infinity_mass, 1.0)), spacing
+
+
+def pair_from_pmf(pmf, symmetric=False):
+    """Return the pair of one of dp_accounting's probability mass functions (pessimistic).
+
+    The function holds the P-mass of each loss; the Q-mass follows from the ratio, and Q-mass that
+    is missing sits at zero ratio. P-mass gained by rounding in a composition is taken from the
+    lowest losses: the profile above them is kept, and below them it becomes the straight line to
+    (0, 1), under which no convex profile can pass.
+    """
+    losses, p, p_infinite, spacing = _pmf_atoms(pmf)
+    excess = float(p.sum()) + p_infinite - 1
+    if excess > _SPREAD:
+        gone = np.minimum(np.maximum(excess - (np.cumsum(p) - p), 0.0), p)
+        keep = p - gone > 0
+        losses, p = losses[keep], (p - gone)[keep]
+    elif excess < 0:
+        p_infinite -= excess  # mass lost by rounding: at infinite loss
+    q = p * np.exp(-losses)
+    q_zero = max(1 - float(q.sum()), 0.0)
+    return DominatingPair(losses, p, q, p_infinite, q_zero, spacing, symmetric)
+
+
+def pair_from_two_pmfs(remove, add):
+    """Return the pair that covers two probability mass functions, one for each direction.
+
+    Only what both state for epsilon >= 0 is used, since that is what they are built and tested
+    for; for epsilon < 0 each direction follows from the other.
+    """
+    return worst_pair([_upper_part(remove), _upper_part(add).swap()])
+
+
+def _upper_part(pmf):
+    """Return the least pair with the function's profile at epsilon >= 0.
+
+    Atoms of positive loss stay; all other mass becomes one atom, which keeps the sums at one
+    whatever mass a composition gained.
+    """
+    losses, p, p_infinite, _ = _pmf_atoms(pmf)
+    losses, p = losses[losses > 0], p[losses > 0]
+    q = p * np.exp(-losses)
+    p_rest, q_rest = 1 - float(p.sum()) - p_infinite, 1 - float(q.sum())
+    if p_rest <= 0 or q_rest <= 0:  # hardly private at all
+        return DominatingPair(losses, p, q, p_infinite + max(p_rest, 0), max(q_rest, 0))
+    at = np.log(p_rest) - np.log(q_rest)
+    return pair_from_atoms(
+        np.append(losses, at), np.append(p, p_rest), np.append(q, q_rest), p_infinite
+    )
+
+
+def worst_pair(pairs):
+    """Return the pair whose profile is the largest of the given ones, at every epsilon.
+
+    Between two neighbouring atoms of the union each profile is linear in e^eps, so the upper
+    envelope of the lines is exact; it is convex and has both masses one.
+    """
+    pairs = list(pairs)
+    best = pairs[0]
+    for pair in pairs[1:]:
+        best = _worst_of_two(best, pair)
+    return best
+
+
+def _worst_of_two(one, two):
+    """Return the upper envelope of two profiles."""
+    if one.cache_key == two.cache_key:
+        return one
+    nodes = np.union1d(one.losses, two.losses)
+    ahead = _advantage(one, two, nodes)
+    if np.all(ahead >= 0) and one.p_infinite >= two.p_infinite and one.q_zero >= two.q_zero:
+        return one
+    if np.all(ahead <= 0) and two.p_infinite >= one.p_infinite and two.q_zero >= one.q_zero:
+        return two
+    symmetric = one.symmetric and two.symmetric
+    lines = [_lines(pair, nodes) for pair in (one, two)]
+    # Intervals (-inf, n_0], [n_0, n_1], ..., [n_last, inf). A crossing inside an interval gets an
+    # atom of its own; the winner on each side is read at the interval's ends.
+    first = 0 if one.q_zero >= two.q_zero else 1
+    last = 0 if one.p_infinite >= two.p_infinite else 1
+    winners = np.where(ahead >= 0, 0, 1)
+    left = np.concatenate([[first], winners])
+    right = np.concatenate([winners, [last]])
+    where = np.arange(nodes.size + 1)
+    a = np.array([line[0] for line in lines])
+    b = np.array([line[1] for line in lines])
+    a_left, b_left = a[left, where], b[left, where]
+    a_right, b_right = a[right, where], b[right, where]
+    # atoms at the nodes: the drop of both lines from the interval before to the one after
+    p_node, q_node = a_right[:-1] - a_left[1:], b_right[:-1] - b_left[1:]
+    cross = np.flatnonzero(left != right)
+    p_cross, q_cross = a_left[cross] - a_right[cross], b_left[cross] - b_right[cross]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = np.log(p_cross) - np.log(q_cross)
+    low = np.concatenate([[-np.inf], nodes])[cross]
+    high = np.concatenate([nodes, [np.inf]])[cross]
+    at = np.clip(np.where(np.isfinite(at), at, np.where(np.isfinite(low), low, high)), low, high)
+    return pair_from_atoms(
+        np.concatenate([nodes, at]),
+        np.maximum(np.concatenate([p_node, p_cross]), 0.0),
+        np.maximum(np.concatenate([q_node, q_cross]), 0.0),
+        max(one.p_infinite, two.p_infinite),
+        max(one.q_zero, two.q_zero),
+        None,
+        symmetric,
+    )
+
+
+def _advantage(one, two, nodes):
+    """Return the sign of profile one minus profile two at ``nodes``, zero within rounding."""
+    # for negative epsilon compare the swapped profiles: H_x(P|Q) = 1 - x + x H_{1/x}(Q|P)
+    up = nodes >= 0
+    gap = np.empty(nodes.size)
+    scale = np.empty(nodes.size)
+    for mask, first, second, sign in (
+        (up, one, two, 1.0),
+        (~up, one.swap(), two.swap(), -1.0),
+    ):
+        high, low = first.delta(sign * nodes[mask]), second.delta(sign * nodes[mask])
+        gap[mask], scale[mask] = high - low, np.maximum(high, low)
+    return np.where(np.abs(gap) <= 1e-13 * scale, 0.0, gap)
+
+
+def _lines(pair, nodes):
+    """Return (A, B) of the profile A - e^eps B on each interval between ``nodes``."""
+    p_tail, q_tail = pair._tails
+    index = np.concatenate([[0], np.searchsorted(pair.losses, nodes, side="right")])
+    return p_tail[index] + pair.p_infinite, q_tail[index]

@@ -1,0 +1,465 @@
+"""Estimators that state their own cost: ``rdp_curve(orders)`` or ``privacy_curve``."""
+
+import inspect
+import types
+
+import numpy as np
+from sklearn.base import clone
+
+from skdptune._exceptions import CandidateRefusedError, PricingError, SkdptuneError
+from skdptune.accounting import PrivacyCurve
+from skdptune.candidates._protocol import CandidateAdapter, LevelFamily
+from skdptune.candidates._seeding import (
+    clear_random_states,
+    isolated_global_generators,
+    random_state_names,
+    set_random_states,
+    strip_seeds,
+)
+
+__all__ = ["NativeAdapter", "RdpStatement"]
+
+# Orders at which two statements are compared by value; they need not be those of a conversion.
+PROBE_ORDERS = np.array([1.05, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1024.0])
+_TINY = 1e-12  # what rounding may leave below zero
+_RISE = 1e-9  # relative fall with the order that rounding may leave
+
+# Generators, code and frames: nothing that replays noise or leads back to the rows is published.
+_FORBIDDEN = (
+    np.random.RandomState,
+    np.random.Generator,
+    np.random.BitGenerator,
+    np.random.SeedSequence,
+    types.ModuleType,
+    types.FunctionType,
+    types.MethodType,
+    types.FrameType,
+    types.TracebackType,
+    types.GeneratorType,
+    types.CoroutineType,
+    BaseException,
+)
+# Fitted attributes that common estimators set from the rows without any noise.
+_NEVER = frozenset(
+    {
+        "best_loss_",
+        "best_validation_score_",
+        "cv_results_",
+        "history_",
+        "loss_",
+        "loss_curve_",
+        "n_iter_",
+        "n_samples_seen_",
+        "oob_decision_function_",
+        "oob_prediction_",
+        "oob_score_",
+        "random_state_",
+        "t_",
+        "train_score_",
+        "validation_scores_",
+    }
+)
+_WITHHELD = "_skdptune_withheld"
+
+
+class RdpStatement:
+    """An estimator's ``rdp_curve`` as a checked function that compares by value.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Cloned, and the clone freed of seeds: a curve may be published.
+
+    Notes
+    -----
+    Two statements are equal if their classes are and if they agree at a fixed set of orders.
+
+    Examples
+    --------
+    >>> class Model:
+    ...     def rdp_curve(self, orders):
+    ...         return 0.5 * orders
+    >>> RdpStatement(Model())([2.0, 8.0])
+    array([1., 4.])
+    >>> RdpStatement(Model()) == RdpStatement(Model())
+    True
+    """
+
+    def __init__(self, estimator):
+        self._estimator = estimator
+        first = self(PROBE_ORDERS)
+        if hasattr(estimator, "get_params"):
+            self._estimator = clear_random_states(clone(estimator))
+        if not np.array_equal(first, self(PROBE_ORDERS)):
+            raise _bad_curve(estimator, "two calls disagree", "make it a function of parameters alone")
+        self._key = (_class_path(estimator), tuple(first.tolist()))
+
+    def __call__(self, orders):
+        orders = np.asarray(orders, dtype=float)
+        try:
+            values = self._estimator.rdp_curve(orders.copy())
+            values = np.asarray(values, dtype=float)
+        except SkdptuneError:
+            raise
+        except Exception as error:
+            raise _bad_curve(
+                self._estimator,
+                f"it raised {type(error).__name__} before fit",
+                "compute it from parameters alone",
+            ) from error
+        return _checked(self._estimator, orders, values)
+
+    def __eq__(self, other):
+        return isinstance(other, RdpStatement) and self._key == other._key
+
+    def __hash__(self):
+        return hash(self._key)
+
+    @property
+    def __name__(self):
+        return f"{type(self._estimator).__name__}.rdp_curve"
+
+    def __repr__(self):
+        return self.__name__
+
+
+def _class_path(estimator):
+    return f"{type(estimator).__module__}.{type(estimator).__qualname__}"
+
+
+def _bad_curve(estimator, came, advice):
+    return CandidateRefusedError(
+        f"rdp_curve of {type(estimator).__name__} must return one finite or infinite, non-negative "
+        f"value in nats per order, nondecreasing in the order; {came}: {advice}."
+    )
+
+
+def _checked(estimator, orders, values):
+    if values.shape != orders.shape:
+        raise _bad_curve(
+            estimator,
+            f"{values.shape} came for orders of shape {orders.shape}",
+            "return an array like orders",
+        )
+    if np.isnan(values).any():
+        raise _bad_curve(estimator, "nan came", "return inf where no bound is known")
+    if (values < -_TINY).any():
+        raise _bad_curve(estimator, f"{values.min():g} came", "check the formula")
+    values = np.maximum(values, 0.0)  # rounded up: the private side
+    rank = np.argsort(orders, kind="stable")
+    climbing = np.maximum.accumulate(values[rank])
+    with np.errstate(invalid="ignore"):
+        fallen = climbing - values[rank] > _RISE * climbing + _TINY
+    if (fallen | (np.isinf(climbing) & np.isfinite(values[rank]))).any():
+        raise _bad_curve(estimator, "a larger order got a smaller value", "check the formula")
+    return values
+
+
+def _stated_curve(estimator, n_samples, relation):
+    """Return what ``privacy_curve`` states, called as its signature asks."""
+    stated = estimator.privacy_curve
+    if isinstance(stated, PrivacyCurve) or not callable(stated):
+        return stated
+    try:
+        parameters = inspect.signature(stated).parameters
+    except (TypeError, ValueError):
+        parameters = {}
+    keywords = {"relation": relation} if "relation" in parameters else {}
+    return stated(n_samples, **keywords)
+
+
+class _ScaledRdp:
+    """``factor`` times a statement, comparable by value."""
+
+    def __init__(self, statement, factor):
+        self.statement, self.factor = statement, factor
+
+    def __call__(self, orders):
+        return self.factor * self.statement(orders)
+
+    def __eq__(self, other):
+        return isinstance(other, _ScaledRdp) and (self.statement, self.factor) == (
+            other.statement,
+            other.factor,
+        )
+
+    def __hash__(self):
+        return hash((self.statement, self.factor))
+
+    def __repr__(self):
+        return f"{self.factor!r} * {self.statement!r}"
+
+
+class NativeAdapter(CandidateAdapter):
+    """Adapter of estimators (and transformers) that state their own cost.
+
+    The estimator may define, beside ``rdp_curve(orders)``:
+
+    - ``privacy_curve``: a PrivacyCurve, or a function of ``n_samples`` (and, as a keyword,
+      ``relation``); preferred, because it may carry a dominating pair;
+    - ``privacy_params``: names of the parameters that can change the cost;
+    - ``privacy_relations``: the relations its ``rdp_curve`` holds under;
+    - ``with_budget(level)``: a clone whose cost lies below the PrivacyCurve ``level`` everywhere;
+    - ``level_family(n_samples, relation)``: the LevelFamily of levels that suit it;
+    - ``published_attributes``: the fitted attributes that are private outputs. Absent: all that end
+      in an underscore, but for the obvious (iteration counts, losses, copies of X).
+
+    Notes
+    -----
+    *Assumes* that the statement is true: it is checked for form, never for truth. The fitted object
+    must predict from ``published_attributes`` and parameters alone, because nothing else survives.
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator
+    >>> class Free(BaseEstimator):
+    ...     def rdp_curve(self, orders):
+    ...         return 0.0 * orders
+    >>> NativeAdapter.accepts(Free())
+    True
+    """
+
+    @staticmethod
+    def accepts(estimator):
+        """Return whether ``estimator`` states a cost itself."""
+        return hasattr(estimator, "rdp_curve") or hasattr(estimator, "privacy_curve")
+
+    def check(self, relation):
+        super().check(relation)
+        declared = getattr(self.estimator, "privacy_relations", None)
+        if declared is not None and relation not in declared:
+            raise CandidateRefusedError(
+                f"{self.name} states its cost under {', '.join(map(repr, declared))}, but the search is "
+                f"under {relation!r}: set relation= to one of those."
+            )
+        if not hasattr(self.estimator, "get_params"):
+            raise CandidateRefusedError(
+                f"{self.name} must be a scikit-learn estimator; it has no get_params: derive it from "
+                "sklearn.base.BaseEstimator."
+            )
+
+    def privacy_curve(self, n_samples, relation):
+        if hasattr(self.estimator, "privacy_curve"):
+            return self._from_privacy_curve(n_samples, relation)
+        return PrivacyCurve.from_rdp_function(RdpStatement(self.estimator), relation=relation)
+
+    def _from_privacy_curve(self, n_samples, relation):
+        curve = _stated_curve(self.estimator, n_samples, relation)
+        if not isinstance(curve, PrivacyCurve):
+            raise CandidateRefusedError(
+                f"privacy_curve of {self.name} must be a PrivacyCurve or a function of n_samples that "
+                f"returns one; a {type(curve).__name__} came: build it with PrivacyCurve.gaussian(...), "
+                ".dp_sgd(...), .from_rdp(...) or another constructor."
+            )
+        if curve.relation == relation:
+            return curve
+        try:
+            return curve.to_relation(relation)
+        except PricingError as error:
+            raise CandidateRefusedError(
+                f"{self.name} states its cost under relation {curve.relation!r}, but the search is under "
+                f"{relation!r}: set relation={curve.relation!r}, or let privacy_curve take a "
+                "relation keyword."
+            ) from error
+
+    def privacy_params(self):
+        names = getattr(self.estimator, "privacy_params", None)
+        if names is None:
+            return None
+        if isinstance(names, str):
+            raise CandidateRefusedError(
+                f"privacy_params of {self.name} must be a sequence of parameter names; the str "
+                f"{names!r} came: write ({names!r},)."
+            )
+        return frozenset(names)
+
+    def _can_be_budgeted(self):
+        return callable(getattr(self.estimator, "with_budget", None))
+
+    def level_family(self, n_samples, relation):
+        if not self._can_be_budgeted():
+            return None
+        own = getattr(self.estimator, "level_family", None)
+        if callable(own):
+            return own(n_samples, relation)
+        return self._default_family(n_samples, relation)
+
+    def _default_family(self, n_samples, relation):
+        """Levels in the shape of the template's own cost.
+
+        With a dominating pair: pure DP if the template is pure, else Gaussian. With an RDP curve alone:
+        that curve times a factor, because a candidate known by RDP only lies below no pair.
+        """
+        curve = self.privacy_curve(n_samples, relation)
+        if curve.pair is None:
+            statement = RdpStatement(self.estimator) if self._rdp_only() else _CurveRdp(curve)
+            return LevelFamily(
+                lambda x: PrivacyCurve.from_rdp_function(_ScaledRdp(statement, float(x)), relation=relation),
+                1e-8,
+                1e8,
+                True,
+                "factor",
+            )
+        if np.isfinite(curve.epsilon(0.0)):
+            return LevelFamily(lambda x: PrivacyCurve.pure(float(x), relation=relation), 1e-4, 1e2, True, "epsilon")
+        return LevelFamily(
+            lambda x: PrivacyCurve.gaussian(float(x), relation=relation),
+            1e-2,
+            1e4,
+            False,
+            "noise_multiplier",
+        )
+
+    def _rdp_only(self):
+        return not hasattr(self.estimator, "privacy_curve")
+
+    def with_budget(self, level, n_samples, relation):
+        if not self._can_be_budgeted():
+            raise PricingError(self.calibration_refusal())
+        budgeted = self.estimator.with_budget(level)
+        if budgeted is self.estimator or type(budgeted) is not type(self.estimator):
+            raise CandidateRefusedError(
+                f"with_budget of {self.name} must return a new {self.name}; it returned "
+                f"{'itself' if budgeted is self.estimator else 'a ' + type(budgeted).__name__}: start it "
+                "with sklearn.base.clone(self)."
+            )
+        curve = NativeAdapter(budgeted).privacy_curve(n_samples, relation)
+        if not curve.lies_below(level):  # the estimator's word is not taken for it
+            raise PricingError(
+                f"with_budget of {self.name} must return a clone whose cost lies below the level at every "
+                "order and epsilon, and its clone does not: increase the noise it sets."
+            )
+        return budgeted
+
+    def assumptions(self, relation):
+        sentences = [f"The privacy cost that {self.name} states for itself is true; it was not proved here."]
+        if self._rdp_only() and getattr(self.estimator, "privacy_relations", None) is None:
+            sentences.append(
+                f"{self.name} does not say for which neighbouring relation its rdp_curve holds; it is "
+                f"taken to hold for {relation!r}."
+            )
+        if getattr(self.estimator, "published_attributes", None) is None:
+            sentences.append(
+                f"Every fitted attribute of {self.name} that ends in an underscore is a private output "
+                "(it declares no published_attributes)."
+            )
+        if random_state_names(self.estimator):
+            sentences.append(
+                f"{self.name} draws its noise from numpy's generator: seeded with 256 bits in every run, "
+                "but neither cryptographic nor exact, so nothing it publishes may reveal raw draws."
+            )
+        return tuple(sentences)
+
+    def fit(self, X, y, *, classes, seed):
+        """Train a clone; its ``classes`` parameter, if it has one left at None, gets the label set."""
+        model = clone(self.estimator)
+        if classes is not None and model.get_params(deep=False).get("classes", 0) is None:
+            model.set_params(classes=classes)
+        set_random_states(model, seed)
+        with isolated_global_generators(seed):
+            fitted = model.fit(X, y)
+        fitted = model if fitted is None else fitted
+        setattr(fitted, _WITHHELD, _copies_of_rows(fitted, X, y))
+        return fitted
+
+    def published_names(self, fitted):
+        declared = getattr(fitted, "published_attributes", None)
+        if declared is not None:
+            return tuple(name for name in declared if name in vars(fitted))
+        withheld = getattr(fitted, _WITHHELD, frozenset())
+        return tuple(
+            name
+            for name in vars(fitted)
+            if name.endswith("_")
+            and not name.startswith("_")
+            and name not in _NEVER
+            and name not in withheld
+            and not _smuggles(vars(fitted)[name])
+        )
+
+    def publish(self, fitted):
+        """Return a clone of the template that carries the private outputs of ``fitted``.
+
+        Raises
+        ------
+        CandidateRefusedError
+            If a declared attribute holds a generator, a module, a function or a frame.
+        """
+        fresh = clone(self.estimator)
+        trained_with = fitted.get_params(deep=False)
+        if "classes" in trained_with and fresh.get_params(deep=False)["classes"] is None:
+            fresh.set_params(classes=trained_with["classes"])  # public: the declared label set
+        for name in self.published_names(fitted):
+            value = vars(fitted)[name]
+            if _smuggles(value):
+                raise CandidateRefusedError(
+                    f"published_attributes of {self.name} must name private outputs; {name!r} holds a "
+                    f"{type(value).__name__}, which can replay noise or reach the rows: remove it."
+                )
+            setattr(fresh, name, _published_value(value))
+        return strip_seeds(fresh)
+
+
+class _CurveRdp:
+    """The RDP of a curve as a function that compares by the curve's value."""
+
+    def __init__(self, curve):
+        self.curve = curve
+
+    def __call__(self, orders):
+        return self.curve.rdp(orders)
+
+    def __eq__(self, other):
+        return isinstance(other, _CurveRdp) and self.curve == other.curve
+
+    def __hash__(self):
+        return hash(self.curve)
+
+
+def _copies_of_rows(fitted, X, y):
+    """Return the names of undeclared attributes that are X, y, or look like a copy of them."""
+    shape = getattr(X, "shape", None)
+    names = set()
+    for name, value in vars(fitted).items():
+        if value is X or (y is not None and value is y):
+            names.add(name)
+        elif isinstance(value, np.ndarray) and value.dtype != object:
+            if shape is not None and value.ndim == 2 and value.shape == tuple(shape):
+                names.add(name)
+            elif isinstance(y, np.ndarray) and value.shape == y.shape and np.array_equal(value, y):
+                names.add(name)
+            elif any(_shares(value, rows) for rows in (X, y)):
+                names.add(name)
+    return frozenset(names)
+
+
+def _shares(value, rows):
+    return isinstance(rows, np.ndarray) and np.may_share_memory(value, rows)
+
+
+def _smuggles(value, depth=3):
+    """Return whether ``value`` is, or visibly contains, something that must not be published."""
+    if isinstance(value, _FORBIDDEN):
+        return True
+    if depth == 0:
+        return False
+    if isinstance(value, dict):
+        return any(_smuggles(item, depth - 1) for item in value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(_smuggles(item, depth - 1) for item in value)
+    return False
+
+
+def _published_value(value):
+    """Rebuild estimators found in a value from parameters and fitted attributes; pass on the rest."""
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        return NativeAdapter(value).publish(value)
+    if type(value) in (list, tuple):
+        return type(value)(_published_value(item) for item in value)
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            rebuilt = np.empty(value.shape, dtype=object)
+            rebuilt.flat[:] = [_published_value(item) for item in value.flat]
+            return rebuilt
+        return np.array(value, copy=True)  # a view would carry its base, maybe X, along
+    return value

@@ -1,0 +1,279 @@
+"""Fresh, independent randomness for every run, whatever the candidate draws from.
+
+Three leaks are closed here. Integer seeds replay noise, so every ``random_state`` parameter is replaced
+by a generator of 256 bits. Copies of a generator replay noise, so the generator handed out cannot be
+copied. The global generators of ``numpy`` and ``random`` can be fixed by a caller or duplicated by a
+fork, so they are reseeded with 256 bits for the time of a run.
+"""
+
+import contextlib
+import hashlib
+import os
+import random
+import secrets
+import threading
+
+import numpy as np
+
+__all__ = [
+    "RunRandomState",
+    "clear_random_states",
+    "entropy_for",
+    "isolated_global_generators",
+    "random_state_names",
+    "set_random_states",
+    "strip_seeds",
+]
+
+ENTROPY_BITS = 256
+_POOL_WORDS = ENTROPY_BITS // 32  # SeedSequence keeps 4 words (128 bits) unless told otherwise
+
+
+def entropy_for(seed, *path):
+    """Return a 256-bit integer for one use of randomness.
+
+    Parameters
+    ----------
+    seed : int or None
+        None: the operating system's entropy, new at every call. An integer: derived from it and from
+        ``path`` by SHA-256, so different paths give unrelated values and the same path repeats.
+    *path : str or int
+        Names the use, e.g. ``("step", "clf")``.
+
+    Returns
+    -------
+    int
+        In [0, 2**256).
+
+    Examples
+    --------
+    >>> entropy_for(7, "step", "clf") == entropy_for(7, "step", "clf")
+    True
+    >>> entropy_for(7, "step", "clf") == entropy_for(7, "step", "scaler")
+    False
+    >>> entropy_for(None) == entropy_for(None)
+    False
+    """
+    if seed is None:
+        return secrets.randbits(ENTROPY_BITS)
+    # repr of a tuple of ints and strs is injective, so no two paths share a digest input
+    text = repr((int(seed), tuple(str(part) for part in path)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
+
+
+def _mersenne(entropy):
+    return np.random.MT19937(np.random.SeedSequence(entropy, pool_size=_POOL_WORDS))
+
+
+class RunRandomState(np.random.RandomState):
+    """A ``RandomState`` that cannot be made to replay itself by copying.
+
+    ``copy``, ``deepcopy`` and ``sklearn.base.clone`` hand back the same object, so clones made inside a
+    candidate go on drawing from one stream. Pickling draws a new 256-bit seed for the copy.
+
+    Parameters
+    ----------
+    entropy : int
+        256 bits.
+
+    Examples
+    --------
+    >>> import copy
+    >>> state = RunRandomState(entropy_for(None))
+    >>> copy.deepcopy(state) is state
+    True
+    """
+
+    def __init__(self, entropy):
+        super().__init__(_mersenne(entropy))
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return RunRandomState, (int.from_bytes(self.bytes(ENTROPY_BITS // 8), "big"),)
+
+
+def random_state_names(estimator):
+    """Return the names of all parameters of ``estimator`` that hold a random state, nested ones too.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.kernel_approximation import RBFSampler
+    >>> random_state_names(make_pipeline(RBFSampler()))
+    ['rbfsampler__random_state']
+    """
+    if not hasattr(estimator, "get_params"):
+        return []
+    names = estimator.get_params(deep=True)
+    return sorted(n for n in names if n == "random_state" or n.endswith("__random_state"))
+
+
+def set_random_states(estimator, seed):
+    """Replace every random state of ``estimator``, in place, by a fresh one; return the estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+    seed : int or None
+        As in :func:`entropy_for`; every parameter gets its own stream.
+
+    Examples
+    --------
+    >>> from sklearn.kernel_approximation import RBFSampler
+    >>> set_random_states(RBFSampler(random_state=0), None).random_state == 0
+    False
+    """
+    for name in random_state_names(estimator):
+        fresh = RunRandomState(entropy_for(seed, "random_state", name))
+        estimator.set_params(**{name: fresh})
+    return estimator
+
+
+def clear_random_states(estimator):
+    """Set every random state of ``estimator`` to None, in place; return the estimator.
+
+    Examples
+    --------
+    >>> from sklearn.kernel_approximation import RBFSampler
+    >>> clear_random_states(RBFSampler(random_state=3)).random_state is None
+    True
+    """
+    for name in random_state_names(estimator):
+        estimator.set_params(**{name: None})
+    return estimator
+
+
+def strip_seeds(value):
+    """Clear the random states of every estimator found in ``value``, in place; return ``value``.
+
+    Looks through fitted attributes, lists, tuples, dicts and object arrays: ensembles keep their
+    members, seeds included, in such places.
+
+    Examples
+    --------
+    >>> from sklearn.kernel_approximation import RBFSampler
+    >>> strip_seeds({"a": [RBFSampler(random_state=3)]})["a"][0].random_state is None
+    True
+    """
+    _strip(value, set())
+    return value
+
+
+def _strip(value, seen):
+    if id(value) in seen or isinstance(value, type):
+        return
+    seen.add(id(value))
+    for item in _members(value):
+        _strip(item, seen)
+
+
+def _members(value):
+    if hasattr(value, "get_params"):
+        clear_random_states(value)
+        return list(vars(value).values())
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return list(value.flat)
+    return []
+
+
+class _GlobalGenerators:
+    """Counts the runs that use this process' global generators and owns their saved state.
+
+    The state found when the first run starts is put back when the last one ends, and not earlier:
+    with several threads a state put back in between would let another run draw the same numbers again.
+    No run draws from the state put back, because every run reseeds on entry.
+    """
+
+    def __init__(self):
+        self.lock = threading.RLock()
+        self.active = 0
+        self.saved = None
+
+    def enter(self, seed):
+        with self.lock:
+            if self.active == 0:
+                self.saved = (np.random.get_state(), random.getstate())
+            self.active += 1
+            _reseed(seed)
+
+    def leave(self):
+        with self.lock:
+            self.active -= 1
+            if self.active == 0:
+                np.random.set_state(self.saved[0])
+                random.setstate(self.saved[1])
+                self.saved = None
+
+
+_GENERATORS = _GlobalGenerators()
+
+
+def _reseed(seed):
+    entropy = entropy_for(seed, "numpy global")
+    words = [(entropy >> (32 * i)) & 0xFFFFFFFF for i in range(_POOL_WORDS)]
+    np.random.seed(words)  # all 256 bits enter; numpy takes its own lock
+    random.seed(entropy_for(seed, "random global"))
+
+
+def _after_fork():
+    """In a forked child: the parent's threads are gone, and its stream must not be shared."""
+    global _GENERATORS  # noqa: PLW0603
+    inside = _GENERATORS.active > 0
+    saved = _GENERATORS.saved
+    _GENERATORS = _GlobalGenerators()  # a new lock: the old one may be held by a lost thread
+    if inside:
+        _GENERATORS.active, _GENERATORS.saved = 1, saved
+        _reseed(None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextlib.contextmanager
+def isolated_global_generators(seed=None):
+    """Reseed ``numpy.random`` and ``random`` with 256 bits while the block runs.
+
+    Parameters
+    ----------
+    seed : int or None, default=None
+        As in :func:`entropy_for`. With a seed, a candidate that draws from the global generators
+        repeats itself only if no other run shares the process at the same time.
+
+    Notes
+    -----
+    A candidate that draws its noise from the global generators gets independent noise in every run:
+    under ``np.random.seed`` set by the caller, in forked workers, and in threads (which then share one
+    stream, in turn). A candidate that *itself* fixes the global seed inside ``fit`` cannot be helped,
+    and in concurrent threads would fix it for its neighbours too.
+
+    The previous state comes back when the last open block of the process closes, so the caller's own
+    draws do not depend on how many runs there were.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.random.seed(0)
+    >>> with isolated_global_generators():
+    ...     a = np.random.normal()
+    >>> np.random.seed(0)
+    >>> with isolated_global_generators():
+    ...     b = np.random.normal()
+    >>> a == b
+    False
+    """
+    _GENERATORS.enter(seed)
+    try:
+        yield
+    finally:
+        # In a child forked inside the block the object was replaced; leave the one now in charge.
+        _GENERATORS.leave()

@@ -1,0 +1,158 @@
+"""Budgets that outlive a search: charged once, for the whole search, before a private row is used.
+
+A ledger is held *by reference*. ``clone`` and pickling copy parameters, and a copied accountant counts
+into nowhere: five fits of five clones would have charged nothing. :class:`AccountantHandle`
+therefore refuses to be copied by value, and a handle that arrives in another process refuses to spend.
+"""
+
+import math
+import os
+
+from skdptune._exceptions import BudgetExceededError, InvalidParameterError
+from skdptune._validation import check_real, invalid_type
+
+__all__ = ["AccountantHandle", "as_ledger"]
+
+
+class AccountantHandle:
+    """A diffprivlib ``BudgetAccountant``, held by reference and charged once per search.
+
+    Parameters
+    ----------
+    accountant : diffprivlib.BudgetAccountant
+        Anything with ``check(epsilon, delta)`` and ``spend(epsilon, delta)``.
+    delta : float, optional
+        The delta at which a search is charged. Defaults to the search's own ``delta``; a search whose
+        price is finite at delta 0 needs none.
+
+    Raises
+    ------
+    InvalidTypeError, InvalidParameterError
+
+    Notes
+    -----
+    Copying (``copy``, ``deepcopy``, ``sklearn.base.clone``) returns the handle itself. Pickling gives a
+    handle that refuses to spend, since the accountant it would charge is not the user's.
+
+    Examples
+    --------
+    >>> import copy
+    >>> class Accountant:
+    ...     spent = []
+    ...     def check(self, epsilon, delta):
+    ...         return True
+    ...     def spend(self, epsilon, delta):
+    ...         self.spent.append((epsilon, delta))
+    >>> handle = AccountantHandle(Accountant())
+    >>> copy.deepcopy(handle) is handle
+    True
+    """
+
+    def __init__(self, accountant, delta=None):
+        if not (callable(getattr(accountant, "check", None)) and callable(getattr(accountant, "spend", None))):
+            raise invalid_type(
+                "accountant", "a diffprivlib BudgetAccountant (with check and spend)", accountant
+            )
+        self.accountant = accountant
+        self.delta = None if delta is None else check_real("delta", delta, low=0, high=1, high_open=True)
+        self._pid = os.getpid()
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _detached, ()
+
+    def __repr__(self):
+        return f"AccountantHandle({type(self.accountant).__name__}, delta={self.delta!r})"
+
+    def charge(self, spent, delta=None):
+        """Charge the whole search ``spent`` (a PrivacySpent), or refuse and charge nothing.
+
+        Parameters
+        ----------
+        spent : PrivacySpent
+        delta : float, optional
+            The search's own delta, used where the handle has none.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the accountant has too little left.
+        InvalidParameterError
+            If a delta is needed and none was given.
+        """
+        if os.getpid() != self._pid:
+            _refuse_elsewhere()
+        epsilon, delta = self._amount(spent, self.delta if self.delta is not None else delta)
+        try:
+            self.accountant.check(epsilon, delta)
+        except Exception as error:
+            raise BudgetExceededError(
+                f"ledger must have epsilon={epsilon:.6g} and delta={delta:g} left for the whole search; the "
+                f"accountant refused with {type(error).__name__}. Lower the mean of n_iter or the candidates' "
+                "epsilon, or give a larger budget."
+            ) from None
+        self.accountant.spend(epsilon, delta)
+
+    @staticmethod
+    def _amount(spent, delta):
+        pure = spent.epsilon(0.0)
+        if delta is None:
+            if not math.isfinite(pure):
+                raise InvalidParameterError(
+                    "ledger needs a delta to charge this search, whose price is infinite at delta=0; got None. "
+                    "Pass delta= to the search, or AccountantHandle(accountant, delta=...)."
+                )
+            return pure, 0.0
+        epsilon = spent.epsilon(delta)
+        if not math.isfinite(epsilon):
+            raise InvalidParameterError(
+                f"ledger cannot be charged an infinite price: this search has no finite epsilon at "
+                f"delta={delta:g}. Use a larger delta or candidates with a finite cost."
+            )
+        return epsilon, delta
+
+
+def _refuse_elsewhere():
+    raise BudgetExceededError(
+        "ledger was copied into another process, where charging it would count into nowhere. Fit in the process "
+        "that holds the ledger (searches may still run their tries in workers), or charge there beforehand."
+    )
+
+
+class _Detached:
+    """What a pickled handle becomes: an object that refuses to spend."""
+
+    def charge(self, spent, delta=None):
+        _refuse_elsewhere()
+
+    def __repr__(self):
+        return "AccountantHandle(<left behind in another process>)"
+
+
+def _detached():
+    return _Detached()
+
+
+def as_ledger(ledger):
+    """Return an object with ``charge(spent, delta)`` for the ``ledger`` argument of a search, or None.
+
+    Parameters
+    ----------
+    ledger : None, AccountantHandle, BudgetAccountant, or object with ``charge``
+
+    Raises
+    ------
+    InvalidTypeError
+    """
+    if ledger is None or callable(getattr(ledger, "charge", None)):
+        return ledger
+    if callable(getattr(ledger, "check", None)) and callable(getattr(ledger, "spend", None)):
+        return AccountantHandle(ledger)
+    raise invalid_type(
+        "ledger", "None, a ledger with charge(), or a diffprivlib BudgetAccountant", ledger
+    )

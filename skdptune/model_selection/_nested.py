@@ -1,0 +1,56 @@
+"""A search as a candidate of another search (or of a pipeline in one).
+
+The inner search's own distribution of tries, splits, refit, scoring, space and estimator all change
+its cost, so every parameter of it may. Inner fits are reseeded from the outer run, charge no ledger
+and take no checkpoint: the outer search has paid for them.
+"""
+
+from sklearn.base import clone
+
+from skdptune._exceptions import CandidateRefusedError
+from skdptune.candidates import CandidateAdapter
+from skdptune.model_selection._publish import ALLOWED, publish
+
+__all__ = ["SearchAdapter"]
+
+
+class SearchAdapter(CandidateAdapter):
+    """Adapter of :class:`PrivateRandomSearchCV`."""
+
+    def check(self, relation):
+        if self.estimator.relation != relation:
+            raise CandidateRefusedError(
+                f"the inner {self.name} is under relation {self.estimator.relation!r}, the outer search under "
+                f"{relation!r}. Give both the same relation."
+            )
+        if self.estimator.refit is False:
+            raise CandidateRefusedError(
+                f"the inner {self.name} has refit=False and so publishes no model to compare. Use refit='winner' or "
+                "refit=True."
+            )
+
+    def privacy_curve(self, n_samples, relation):
+        return self.estimator.privacy_cost(n_samples).curve
+
+    def calibration_refusal(self):
+        return (
+            f"{self.name} as a candidate cannot be calibrated from outside: give the inner search its own epsilon= and "
+            "delta=, and leave those of the outer search None."
+        )
+
+    def assumptions(self, relation):
+        return ("An inner search is a candidate; its own assumptions hold as well.",)
+
+    def fit(self, X, y, *, classes, seed):
+        inner = clone(self.estimator).set_params(ledger=None, checkpoint=None, n_jobs=None, random_state=None)
+        if classes is not None:
+            inner.set_params(classes=classes)
+        return inner._fit(X, y, None, None, master=seed, ledger=None)
+
+    def publish(self, fitted):
+        fresh = clone(fitted).set_params(random_state=None)
+        publish(fresh, {name: vars(fitted)[name] for name in ALLOWED if name in vars(fitted)})
+        return fresh
+
+    def published_names(self, fitted):
+        return tuple(name for name in ALLOWED if name in vars(fitted))

@@ -1,0 +1,156 @@
+"""Schema checks of rows, made once, before anything is spent. Errors never quote a cell."""
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from skdptune._exceptions import InvalidParameterError
+from skdptune._validation import invalid_type, invalid_value
+
+__all__ = ["check_public_rows", "check_rows", "label_set"]
+
+# Rows that mostly repeat (few categories) coincide by chance; only rows that are mostly distinct are
+# compared with the public ones.
+_DISTINCT_SHARE = 0.5
+
+
+def check_rows(search, X, y):
+    """Check the private rows and set ``n_features_in_`` and ``feature_names_in_``.
+
+    Parameters
+    ----------
+    search : PrivateRandomSearchCV
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+
+    Returns
+    -------
+    X, y
+        Lists become arrays; frames stay frames, so that candidates see their column names.
+
+    Raises
+    ------
+    ValueError, TypeError
+        scikit-learn's usual errors.
+    """
+    tags = get_tags(search.estimator).input_tags
+    if isinstance(X, dict):
+        raise invalid_type("X", "one array-like of shape (n_samples, n_features)", X)
+    checked = check_array(
+        X,
+        accept_sparse=tags.sparse,
+        dtype=None,
+        ensure_all_finite=not tags.allow_nan,
+        allow_nd=tags.three_d_array,
+        input_name="X",
+        estimator=type(search).__name__,
+    )
+    validate_data(search, X if hasattr(X, "columns") else checked, skip_check_array=True)
+    if y is None:
+        raise InvalidParameterError(
+            f"{type(search).__name__} requires y to be passed, but the target y is None. Scores compare "
+            "predictions with y; pass y to fit."
+        )
+    y = column_or_1d(y, warn=True)
+    check_consistent_length(checked, y)
+    if is_classifier(search.estimator):
+        check_classification_targets(y)
+    else:
+        y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+        if not np.issubdtype(y.dtype, np.number):
+            try:
+                y = y.astype(np.float64)
+            except (TypeError, ValueError):
+                raise invalid_value("y", "numeric for a regressor", y) from None
+    return (X if hasattr(X, "columns") else checked), y
+
+
+def label_set(search, y):
+    """Return the public label set, declared or found in y; None for regressors.
+
+    Raises
+    ------
+    InvalidParameterError
+        If y holds a label that was not declared.
+    """
+    if not is_classifier(search.estimator):
+        return None
+    if search.classes is None:
+        return np.unique(y)
+    try:
+        declared = np.asarray(search.classes)
+        classes = np.unique(declared)
+    except (TypeError, ValueError):
+        raise invalid_type("classes", "a list of labels of one kind", search.classes) from None
+    if declared.ndim != 1 or classes.size < 1 or classes.size != declared.size:
+        raise invalid_value("classes", "a non-empty list of distinct labels", search.classes)
+    if not np.isin(y, classes).all():
+        raise InvalidParameterError(
+            "classes must hold every label of y; y has a label that was not declared. Declare it, or map the "
+            "labels of y to the declared ones before the search."
+        )
+    return classes
+
+
+def check_public_rows(X, y, X_public, y_public):
+    """Check the public validation rows against the schema of the private ones.
+
+    Raises
+    ------
+    InvalidParameterError
+        If one of the two is missing, the shapes differ, or rows are private rows.
+    """
+    if X_public is None or y_public is None:
+        raise InvalidParameterError(
+            "X_public and y_public must be given together; got only one of them. Pass both, or neither."
+        )
+    checked = check_array(
+        X_public, accept_sparse=True, dtype=None, ensure_all_finite=False, allow_nd=True, input_name="X_public"
+    )
+    y_public = column_or_1d(y_public)
+    check_consistent_length(checked, y_public)
+    if checked.shape[1:] != np.shape(X)[1:]:
+        raise InvalidParameterError(
+            f"X_public must have the columns of X, {np.shape(X)[1]}; got {checked.shape[1]}."
+        )
+    if _overlap(X, y, checked, y_public):
+        raise InvalidParameterError(
+            "X_public and y_public must not hold private rows, but some of their rows are in (X, y), bit for bit. "
+            "Rows of the private data are private also after a train_test_split: leave X_public out and let the "
+            "search hold rows out itself."
+        )
+    return (X_public if hasattr(X_public, "columns") else checked), y_public
+
+
+def _overlap(X, y, X_public, y_public):
+    if hasattr(X, "tocsr") or hasattr(X_public, "tocsr"):
+        X, X_public = _dense_rows(X), _dense_rows(X_public)
+    private = _row_keys(X, y)
+    distinct = set(private)
+    if len(distinct) < _DISTINCT_SHARE * len(private):
+        return False
+    return not distinct.isdisjoint(_row_keys(X_public, y_public))
+
+
+def _dense_rows(X):
+    """Return one comparable object per row of a sparse matrix."""
+    if not hasattr(X, "tocsr"):
+        return np.asarray(X)
+    csr = X.tocsr().copy()
+    csr.sum_duplicates()
+    rows = np.empty((csr.shape[0], 1), dtype=object)
+    for i in range(csr.shape[0]):
+        part = slice(csr.indptr[i], csr.indptr[i + 1])
+        rows[i, 0] = (tuple(csr.indices[part]), tuple(csr.data[part]))
+    return rows
+
+
+def _row_keys(X, y):
+    rows = np.asarray(X)
+    rows = rows.reshape(len(rows), -1)
+    if rows.dtype != object and np.issubdtype(rows.dtype, np.number):
+        rows = np.ascontiguousarray(rows, dtype=np.float64)
+        return [(row.tobytes(), str(label)) for row, label in zip(rows, y, strict=True)]
+    return [(tuple(map(str, row)), str(label)) for row, label in zip(rows, y, strict=True)]

@@ -1,0 +1,361 @@
+"""The runs of a search: each a pure function of (data, settings, entropy), reduced as they come.
+
+A run returns one :class:`RunRecord`. The parent keeps the best record seen so far and nothing else,
+so its memory does not grow with the number of tries, and losers are dropped where they fall.
+
+Everything in this module is for the curator. What may leave is decided in one place, by the
+``publish`` method of the candidate's adapter, which is called inside the worker: the trained
+object itself never travels.
+"""
+
+import contextlib
+import io
+import itertools
+import logging
+import math
+import os
+import shutil
+import tempfile
+import threading
+import traceback
+import warnings
+from dataclasses import dataclass, field
+
+from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
+
+from skdptune._exceptions import RunFailedError
+from skdptune.candidates import find_adapter
+from skdptune.candidates._seeding import RunRandomState, entropy_for, isolated_global_generators
+from skdptune.model_selection._pricing import training_curve
+from skdptune.model_selection._space import with_settings
+
+__all__ = ["RunRecord", "Runner"]
+
+logger = logging.getLogger("skdptune.curator")
+
+
+def debugging():
+    """Return whether the curator asked for tracebacks, which may quote private rows."""
+    return logger.isEnabledFor(logging.DEBUG)
+
+
+MARK_BITS = 128
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The whole output of one run.
+
+    Parameters
+    ----------
+    score : float
+        The noisy score, or minus infinity for a run that failed.
+    mark : int
+        A random tie mark; part of the output, so that the order of outputs is total.
+    params : dict or None
+    model : object or None
+        The published (private) model, where one split makes one model.
+    failure : str or None
+        For the curator: the type of the error, never its text.
+    trace : str or None
+        For the curator, and only when debugging was switched on.
+    """
+
+    score: float
+    mark: int
+    params: dict | None
+    model: object = field(default=None, repr=False)
+    failure: str | None = None
+    trace: str | None = field(default=None, repr=False)
+
+    @property
+    def rank(self):
+        """What is compared: a total order, with every failed run below every other."""
+        return (self.failure is None, self.score, self.mark)
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What every run shares; data-free, except for the rows it carries to the workers."""
+
+    estimator: object
+    space: object
+    quote: object
+    relation: str
+    train_sizes: tuple
+    classes: object
+    scorer: object
+    n_scored: int
+    public_scorer: object
+    keep_model: bool
+    debug: bool
+
+
+def child_seed(seed, *path):
+    """Return the seed of one use of randomness; None (operating system entropy) stays None."""
+    return None if seed is None else entropy_for(seed, *path)
+
+
+def public_coins(seed, *path):
+    """Return a RandomState of 256 bits for draws that do not look at data."""
+    return RunRandomState(entropy_for(seed, *path))
+
+
+def draw_run(plan, seed):
+    """Draw the settings of one run and return its checked, unfitted candidate.
+
+    Raises
+    ------
+    CandidateRefusedError
+        If the price does not cover this candidate. No row has been touched.
+    """
+    settings = plan.space.draw(public_coins(seed, "settings"))
+    adapter = find_adapter(with_settings(plan.estimator, settings))
+    adapter.check(plan.relation)
+    level = plan.quote.level
+    if level is not None:
+        size = max(plan.train_sizes)
+        budgeted = adapter.with_budget(level, size, plan.relation)
+        adapter = find_adapter(budgeted)
+        adapter.check(plan.relation)
+    curve = training_curve(adapter, plan.train_sizes, plan.relation)
+    plan.quote.check_covers(curve, adapter.name)
+    return settings, adapter
+
+
+def one_run(plan, data, seed):
+    """Train and score one candidate; never raises for anything the candidate does.
+
+    Parameters
+    ----------
+    plan : RunPlan
+    data : RunData
+    seed : int or None
+        None: operating system entropy throughout.
+
+    Returns
+    -------
+    RunRecord
+    """
+    mark = _mark(seed)
+    settings, adapter = draw_run(plan, seed)
+    try:
+        with _quiet_worker(data.parent_pid), isolated_global_generators(child_seed(seed, "global")):
+            score, model = _train_and_score(plan, data, adapter, seed)
+        if not math.isfinite(score):
+            return RunRecord(-math.inf, mark, None, failure="NonFiniteScore")
+        return RunRecord(score, mark, settings, model)
+    except Exception as error:
+        # Whatever a candidate raises ranks last. Its text may quote rows, so only its type travels.
+        trace = traceback.format_exc() if plan.debug else None
+        return RunRecord(-math.inf, mark, None, failure=type(error).__name__, trace=trace)
+
+
+def _mark(seed):
+    own = child_seed(seed, "mark")
+    if own is None:
+        return int.from_bytes(os.urandom(MARK_BITS // 8), "big")
+    return own % (1 << MARK_BITS)
+
+
+def _train_and_score(plan, data, adapter, seed):
+    total, model = 0, None
+    for position, (train, test) in enumerate(data.splits):
+        X, y = data.part(train)
+        fitted = adapter.fit(X, y, classes=plan.classes, seed=child_seed(seed, "fit", position))
+        # Only what the curve covers is scored: the trained object may know more than it may publish.
+        model = adapter.publish(fitted)
+        if plan.public_scorer is None:
+            X, y = data.part(test)
+            total += plan.scorer.count(model, X, y)  # exact integers: pooled before any noise
+    kept = model if plan.keep_model else None
+    if plan.public_scorer is not None:
+        return float(plan.public_scorer(model, data.X_public, data.y_public)), kept
+    score = plan.scorer.release(
+        total, plan.n_scored, plan.quote.noise, child_seed(seed, "score"), multiplicity=data.multiplicity
+    )
+    return float(score), kept
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The rows and their split; curator only."""
+
+    X: object = field(repr=False)
+    y: object = field(repr=False)
+    splits: tuple = field(repr=False)
+    multiplicity: int
+    X_public: object = field(repr=False)
+    y_public: object = field(repr=False)
+    parent_pid: int
+
+    def part(self, indices):
+        """Return the rows ``indices`` of X and y."""
+        n_rows = self.X.shape[0] if hasattr(self.X, "shape") else len(self.X)
+        if len(indices) == n_rows:
+            return self.X, self.y
+        return _safe_indexing(self.X, indices), _safe_indexing(self.y, indices)
+
+
+class _Quiet:
+    """Process-wide silence with a count of those who want it: searches may nest and run in threads."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._count = 0
+        self._stack = None
+
+    def __enter__(self):
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                self._stack = contextlib.ExitStack()
+                self._stack.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore")
+                self._stack.enter_context(contextlib.redirect_stdout(_Sink()))
+                self._stack.enter_context(contextlib.redirect_stderr(_Sink()))
+
+    def __exit__(self, *exc_info):
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                self._stack.close()
+                self._stack = None
+
+
+_quiet = _Quiet()
+
+
+def quiet():
+    """Silence warnings and the standard streams: their number would tell how many runs there were."""
+    return _quiet
+
+
+class _Sink(io.TextIOBase):
+    """A text stream that forgets."""
+
+    def write(self, text):
+        return len(text)
+
+
+@contextlib.contextmanager
+def _quiet_worker(parent_pid):
+    if os.getpid() == parent_pid:
+        yield  # the parent is quiet already, around all runs
+        return
+    with quiet():
+        yield
+
+
+class Runner:
+    """Runs a drawn number of tries on a joblib backend and keeps a running maximum.
+
+    Parameters
+    ----------
+    n_jobs, pre_dispatch, verbose
+        As for :class:`joblib.Parallel`. ``verbose`` prints for the curator only: it shows the number of
+        tries.
+    """
+
+    BLOCK = 64
+
+    def __init__(self, n_jobs=None, pre_dispatch="2*n_jobs", verbose=0):
+        self.n_jobs = n_jobs
+        self.pre_dispatch = pre_dispatch
+        self.verbose = verbose
+
+    def best(self, plan, data, seeds, *, raise_failures=False):
+        """Return the best :class:`RunRecord` over ``seeds`` (an iterable), or None if it is empty.
+
+        Raises
+        ------
+        SkdptuneError
+            If a drawn candidate is not covered by the price, or a run failed and ``raise_failures``.
+        """
+        best = None
+        with _private_folder() as folder, quiet():
+            for record in self._records(plan, data, seeds, folder):
+                if record.failure is not None:
+                    _tell_curator(record)
+                    if raise_failures:
+                        raise RunFailedError(
+                            f"a try failed with {record.failure} (for the curator); the whole search stays charged "
+                            "and nothing is published. Use error_score=nan to rank failed tries last."
+                        )
+                if best is None or record.rank > best.rank:
+                    best = record
+        return best
+
+    @staticmethod
+    def quietly(work, seed):
+        """Return ``work()``, called under the conditions of a run."""
+        with quiet(), isolated_global_generators(seed):
+            return work()
+
+    def _records(self, plan, data, seeds, folder):
+        options = {
+            "n_jobs": self.n_jobs,
+            "pre_dispatch": self.pre_dispatch,
+            "verbose": self.verbose,
+            "temp_folder": folder,
+        }
+        try:
+            parallel = Parallel(return_as="generator_unordered", **options)
+        except ValueError:
+            yield from self._in_blocks(plan, data, seeds, options)
+            return
+        yield from parallel(delayed(one_run)(plan, data, seed) for seed in seeds)
+
+    def _in_blocks(self, plan, data, seeds, options):
+        """Serve backends that cannot stream: a block at a time, so that memory stays flat."""
+        seeds = iter(seeds)
+        with Parallel(**options) as parallel:
+            while block := list(itertools.islice(seeds, self.BLOCK)):
+                yield from parallel(delayed(one_run)(plan, data, seed) for seed in block)
+
+
+def _tell_curator(record):
+    """Log a failure for the curator only; it reveals something about the number of tries."""
+    logger.debug("a run failed with %s (curator only, not for publication)", record.failure)
+    if record.trace:
+        logger.debug("%s", record.trace)
+
+
+@contextlib.contextmanager
+def _private_folder():
+    """Make a folder for memory maps that nobody else can read, and remove it whatever happens."""
+    base = "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else None
+    folder = tempfile.mkdtemp(prefix=f"skdptune-{os.getpid()}-", dir=base)  # mode 0700
+    try:
+        _sweep(os.path.dirname(folder))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(base):
+    """Remove folders left by searches whose process was killed."""
+    for entry in os.scandir(base):
+        parts = entry.name.split("-")
+        if len(parts) < 3 or parts[0] != "skdptune" or not parts[1].isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            if entry.stat(follow_symlinks=False).st_uid == os.getuid() and not _alive(int(parts[1])):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def run_seeds(master, count):
+    """Yield one seed per run, lazily: the number of tries never sits in a list."""
+    for position in range(count):
+        yield child_seed(master, "run", position)

@@ -1,0 +1,360 @@
+"""Estimators that state their own cost: the statement, calibration, seeds, publication."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+
+from skdptune._exceptions import CandidateRefusedError, PricingError
+from skdptune.accounting import PrivacyCurve
+from skdptune.candidates import find_adapter
+from skdptune.candidates._native import NativeAdapter, RdpStatement
+from skdptune.candidates._seeding import entropy_for
+from tests.candidates.toys import (
+    ClassesToy,
+    CurveToy,
+    FixedToy,
+    GaussianToy,
+    GlobalToy,
+    PlantedToy,
+    RelationToy,
+    SizedToy,
+    SmugglingToy,
+    Toy,
+    ToyRegressor,
+    ToyScaler,
+    UndeclaredToy,
+)
+
+ROWS = np.arange(12.0).reshape(6, 2) + 987654.0
+LABELS = np.array([0, 1, 0, 1, 1, 0])
+ORDERS = np.array([1.5, 2.0, 8.0, 32.0])
+
+
+def fit(estimator, seed=None, classes=None):
+    adapter = NativeAdapter(estimator)
+    return adapter, adapter.fit(ROWS, LABELS, classes=classes, seed=seed)
+
+
+# ---- the statement
+
+
+def test_an_rdp_curve_becomes_a_privacy_curve():
+    curve = NativeAdapter(Toy(s=2.0)).privacy_curve(100, "replace-one")
+    assert curve.relation == "replace-one" and curve.pair is None
+    np.testing.assert_allclose(curve.rdp(ORDERS), ORDERS / 8)
+
+
+def test_curves_of_equal_candidates_are_equal_by_value():
+    price = NativeAdapter(Toy(s=2.0)).privacy_curve(100, "zero-out")
+    drawn = NativeAdapter(clone(Toy(s=2.0, random_state=5))).privacy_curve(100, "zero-out")
+    assert price == drawn and hash(price) == hash(drawn)
+    assert price != NativeAdapter(Toy(s=2.0 + 1e-9)).privacy_curve(100, "zero-out")
+    assert price != NativeAdapter(Toy(s=2.0)).privacy_curve(100, "add-remove")
+
+
+def test_a_curve_holds_no_seed_and_does_not_follow_its_template():
+    toy = Toy(s=2.0, random_state=np.random.RandomState(4))
+    curve = NativeAdapter(toy).privacy_curve(100, "zero-out")
+    assert b"RandomState" not in pickle.dumps(curve)
+    toy.s = 1e-3
+    np.testing.assert_allclose(curve.rdp(ORDERS), ORDERS / 8)
+
+
+BAD_CURVES = [
+    (lambda a: np.nan * a, "nan came"),
+    (lambda a: -a, "-1.05 came|came: check"),
+    (lambda a: 1 / a, "a larger order got a smaller value"),
+    (lambda a: np.where(a > 4, 1.0, np.inf), "a larger order got a smaller value"),
+    (lambda a: 1.0, r"\(\) came for orders of shape"),
+    (lambda a: a[:-1], "came for orders of shape"),
+    (lambda a: 1 / 0, "it raised ZeroDivisionError before fit"),
+    (lambda a: np.random.uniform() * a, "two calls disagree"),
+]
+
+
+@pytest.mark.parametrize(("curve", "message"), BAD_CURVES)
+def test_bad_statements_are_refused(curve, message):
+    with pytest.raises(CandidateRefusedError, match=message) as caught:
+        NativeAdapter(CurveToy(curve)).privacy_curve(10, "zero-out").rdp(ORDERS)
+    assert str(caught.value).startswith("rdp_curve of CurveToy must return one finite or infinite")
+
+
+def test_rounding_below_zero_is_rounded_up_and_infinity_allowed():
+    statement = RdpStatement(CurveToy(lambda a: np.where(a > 10, np.inf, -1e-15)))
+    assert statement([2.0, 20.0]).tolist() == [0.0, np.inf]
+
+
+def test_a_statement_that_depends_on_the_fit_is_refused():
+    class Fitted(Toy):
+        def rdp_curve(self, orders):
+            return orders * (1.0 if hasattr(self, "z_") else 2.0)
+
+    with pytest.raises(CandidateRefusedError, match="two calls disagree"):
+        NativeAdapter(Fitted().fit(ROWS)).privacy_curve(10, "zero-out")
+
+
+def test_privacy_curve_may_be_a_value_or_a_function_of_n():
+    assert NativeAdapter(GaussianToy(s=2.0)).privacy_curve(5, "zero-out") == PrivacyCurve.gaussian(2.0)
+    adapter = NativeAdapter(SizedToy())
+    for relation, factor in (("zero-out", 1), ("replace-one", 2)):
+        curve = adapter.privacy_curve(100, relation)
+        assert curve.relation == relation
+        np.testing.assert_allclose(curve.rdp(ORDERS), factor * 0.1 * ORDERS)
+    assert adapter.privacy_curve(100, "zero-out") != adapter.privacy_curve(99, "zero-out")
+
+
+def test_a_function_without_relation_is_called_with_n_alone():
+    class OneArgument(Toy):
+        def privacy_curve(self, n):
+            return PrivacyCurve.pure(1.0 / n)
+
+    assert NativeAdapter(OneArgument()).privacy_curve(4, "zero-out") == PrivacyCurve.pure(0.25)
+
+
+def test_privacy_curve_of_another_type_is_refused():
+    class Wrong(Toy):
+        privacy_curve = 3.0
+
+    with pytest.raises(CandidateRefusedError, match="privacy_curve of Wrong must be a PrivacyCurve"):
+        NativeAdapter(Wrong()).privacy_curve(4, "zero-out")
+
+
+def test_relations_are_converted_explicitly_or_refused():
+    curve = PrivacyCurve.gaussian(1.0)
+    try:
+        expected = curve.to_relation("replace-one")
+    except PricingError:
+        with pytest.raises(CandidateRefusedError, match="states its cost under relation 'zero-out'"):
+            NativeAdapter(GaussianToy()).privacy_curve(4, "replace-one")
+    else:
+        assert NativeAdapter(GaussianToy()).privacy_curve(4, "replace-one") == expected
+        assert expected.relation == "replace-one"
+
+
+def test_declared_relations_are_kept():
+    adapter = NativeAdapter(RelationToy())
+    adapter.check("zero-out")
+    adapter.check("add-remove")
+    with pytest.raises(CandidateRefusedError) as caught:
+        adapter.check("replace-one")
+    assert str(caught.value) == (
+        "RelationToy states its cost under 'zero-out', 'add-remove', but the search is under "
+        "'replace-one': set relation= to one of those."
+    )
+    assert not any("relation" in line for line in adapter.assumptions("zero-out"))
+    assert any("'zero-out'" in line for line in NativeAdapter(Toy()).assumptions("zero-out"))
+
+
+def test_an_object_that_is_no_estimator_is_refused():
+    class Bare:
+        def rdp_curve(self, orders):
+            return orders
+
+    with pytest.raises(CandidateRefusedError, match="has no get_params"):
+        find_adapter(Bare()).check("zero-out")
+
+
+def test_privacy_params():
+    assert NativeAdapter(Toy()).privacy_params() == {"s"}
+    assert NativeAdapter(UndeclaredToy()).privacy_params() is None
+    assert not NativeAdapter(Toy()).may_change_cost("random_state")
+    assert NativeAdapter(UndeclaredToy()).may_change_cost("random_state")
+    toy = Toy()
+    toy.privacy_params = "s"
+    with pytest.raises(CandidateRefusedError, match=r"write \('s',\)"):
+        NativeAdapter(toy).privacy_params()
+
+
+# ---- calibration
+
+
+@pytest.mark.parametrize("toy", [Toy(s=3.0), GaussianToy(s=3.0)])
+def test_levels_are_met_and_nearly_used_up(toy):
+    adapter = NativeAdapter(toy)
+    family = adapter.level_family(50, "zero-out")
+    for x in (0.8, 2.5):
+        level = family.curve(x)
+        budgeted = adapter.with_budget(level, 50, "zero-out")
+        assert budgeted is not toy and toy.s == 3.0
+        curve = NativeAdapter(budgeted).privacy_curve(50, "zero-out")
+        assert curve.lies_below(level)
+        np.testing.assert_allclose(curve.rdp(ORDERS), level.rdp(ORDERS), rtol=1e-3)
+
+
+def test_the_family_takes_the_shape_of_what_is_known():
+    assert NativeAdapter(Toy()).level_family(5, "zero-out").name == "factor"
+    assert NativeAdapter(Toy()).level_family(5, "zero-out").curve(2.0).pair is None
+    assert NativeAdapter(GaussianToy()).level_family(5, "zero-out").name == "noise_multiplier"
+
+    class PureToy(GaussianToy):
+        privacy_curve = PrivacyCurve.pure(1.0)
+
+    assert NativeAdapter(PureToy()).level_family(5, "zero-out").name == "epsilon"
+    own = NativeAdapter(Toy()).level_family(5, "zero-out")
+
+    class OwnFamily(Toy):
+        def level_family(self, n_samples, relation):
+            return own
+
+    assert NativeAdapter(OwnFamily()).level_family(5, "zero-out") is own
+
+
+def test_levels_compare_by_value():
+    first, second = (NativeAdapter(Toy()).level_family(5, "zero-out").curve(0.5) for _ in range(2))
+    assert first == second
+
+
+def test_without_with_budget_there_is_a_reason():
+    adapter = NativeAdapter(FixedToy())
+    assert adapter.level_family(5, "zero-out") is None
+    with pytest.raises(PricingError) as caught:
+        adapter.with_budget(PrivacyCurve.pure(1.0), 5, "zero-out")
+    assert str(caught.value) == adapter.calibration_refusal()
+    assert "it offers no with_budget(level)" in str(caught.value)
+
+
+def test_with_budget_is_not_taken_at_its_word():
+    class Liar(Toy):
+        def with_budget(self, level):
+            return clone(self).set_params(s=1e-3)
+
+    class Mutator(Toy):
+        def with_budget(self, level):
+            return self
+
+    level = NativeAdapter(Toy()).level_family(5, "zero-out").curve(1.0)
+    with pytest.raises(PricingError, match="with_budget of Liar must return a clone whose cost lies"):
+        NativeAdapter(Liar()).with_budget(level, 5, "zero-out")
+    with pytest.raises(CandidateRefusedError, match="must return a new Mutator; it returned itself"):
+        NativeAdapter(Mutator()).with_budget(level, 5, "zero-out")
+
+
+# ---- seeds
+
+
+@pytest.mark.parametrize("toy", [Toy(random_state=0), Toy(), GlobalToy()])
+def test_every_run_has_its_own_noise(toy):
+    draws = []
+    for _ in range(30):
+        np.random.seed(0)
+        draws.append(fit(toy)[1].z_)
+    assert len(set(draws)) == 30
+
+
+@pytest.mark.parametrize("toy", [Toy(random_state=0), Toy(), GlobalToy()])
+def test_a_seed_repeats_a_run_and_another_does_not(toy):
+    a, b, c = (fit(toy, seed=entropy_for(s))[1].z_ for s in (1, 1, 2))
+    assert a == b != c
+
+
+def test_the_template_is_never_touched():
+    toy = Toy(random_state=0)
+    before = dict(vars(toy))
+    adapter, fitted = fit(toy)
+    adapter.publish(fitted)
+    adapter.assumptions("zero-out")
+    assert vars(toy) == before
+
+
+def test_clones_made_inside_a_candidate_do_not_replay():
+    class Doubling(Toy):
+        def __init__(self, base=None, s=1.0, random_state=None):
+            self.base = base
+            super().__init__(s, random_state)
+
+        def fit(self, X, y=None):
+            self.draws_ = [clone(self.base).fit(X).z_ for _ in range(5)]
+            return self
+
+    _, fitted = fit(Doubling(base=Toy(random_state=0)))
+    assert len(set(fitted.draws_)) == 5
+
+
+def test_public_classes_fill_a_parameter_left_open():
+    adapter, fitted = fit(ClassesToy(), classes=np.array([0, 1]))
+    assert adapter.publish(fitted).predict(ROWS).shape == (6,)
+    _, fitted = fit(ClassesToy(classes=[7, 8]), classes=np.array([0, 1]))
+    assert fitted.classes_.tolist() == [7, 8]
+
+
+# ---- publication
+
+
+def test_publication_is_by_construction():
+    adapter, fitted = fit(Toy(s=2.0, random_state=0))
+    published = adapter.publish(fitted)
+    assert published is not fitted
+    assert set(vars(published)) == {"s", "random_state", "z_", "classes_", "n_features_in_"}
+    assert published.random_state is None and published.z_ == fitted.z_
+    assert np.array_equal(published.predict(ROWS), fitted.predict(ROWS))
+    assert np.array_equal(published.predict_proba(ROWS), fitted.predict_proba(ROWS))
+
+
+def test_planted_attributes_stay_with_the_curator():
+    adapter, fitted = fit(PlantedToy(random_state=0))
+    published = adapter.publish(fitted)
+    learned = set(vars(published)) - {"s", "random_state"}
+    assert learned == {"z_", "classes_", "n_features_in_", "inner_"}
+    assert published.inner_ is not fitted.inner_ and published.inner_.random_state is None
+    assert published.inner_.z_ == fitted.inner_.z_
+    raw = pickle.dumps(published)
+    assert ROWS[:1].tobytes() not in raw
+    for word in (b"RandomState", b"Generator", b"n_iter_", b"_skdptune"):
+        assert word not in raw
+    assert any("ends in an underscore" in line for line in adapter.assumptions("zero-out"))
+
+
+def test_a_declared_attribute_that_smuggles_is_refused():
+    adapter, fitted = fit(SmugglingToy())
+    with pytest.raises(CandidateRefusedError) as caught:
+        adapter.publish(fitted)
+    assert str(caught.value) == (
+        "published_attributes of SmugglingToy must name private outputs; 'generator_' holds a "
+        "Generator, which can replay noise or reach the rows: remove it."
+    )
+
+
+def test_views_are_published_without_their_base():
+    class Viewing(Toy):
+        published_attributes = ("view_",)
+
+        def fit(self, X, y=None):
+            self.view_ = np.arange(1000.0)[:2]
+            return self
+
+    adapter, fitted = fit(Viewing())
+    assert adapter.publish(fitted).view_.base is None
+
+
+def test_seeds_inside_members_are_cleared():
+    class Forest(Toy):
+        published_attributes = ("members_", "table_")
+
+        def fit(self, X, y=None):
+            self.members_ = [Toy(random_state=i).fit(X) for i in range(2)]
+            self.table_ = np.empty(1, dtype=object)
+            self.table_[0] = Toy(random_state=3).fit(X)
+            return self
+
+    adapter, fitted = fit(Forest())
+    published = adapter.publish(fitted)
+    for old, new in zip([*fitted.members_, fitted.table_[0]], [*published.members_, published.table_[0]], strict=True):
+        assert new is not old and new.random_state is None and new.z_ == old.z_
+    assert fitted.members_[1].random_state == 1
+
+
+def test_a_published_model_can_be_fitted_again_without_a_seed():
+    adapter, fitted = fit(Toy(random_state=0))
+    published = adapter.publish(fitted)
+    assert isinstance(published, BaseEstimator)
+    assert clone(published).fit(ROWS).z_ != clone(published).fit(ROWS).z_
+
+
+@pytest.mark.parametrize("kind", [ToyRegressor, ToyScaler])
+def test_regressors_and_transformers(kind):
+    adapter, fitted = fit(kind(random_state=0))
+    published = adapter.publish(fitted)
+    method = "transform" if kind is ToyScaler else "predict"
+    assert np.array_equal(getattr(published, method)(ROWS), getattr(fitted, method)(ROWS))

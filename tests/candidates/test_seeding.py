@@ -1,0 +1,202 @@
+"""Independent noise in every run, whatever clone, a global seed, a fork or a thread would do."""
+
+import copy
+import multiprocessing
+import pickle
+import random
+import threading
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.pipeline import make_pipeline
+
+from skdptune.candidates._seeding import (
+    RunRandomState,
+    clear_random_states,
+    entropy_for,
+    isolated_global_generators,
+    random_state_names,
+    set_random_states,
+    strip_seeds,
+)
+
+
+class Holder(BaseEstimator):
+    def __init__(self, inner=None, random_state=None, seed_of_garden=5):
+        self.inner = inner
+        self.random_state = random_state
+        self.seed_of_garden = seed_of_garden
+
+
+def test_entropy_has_256_bits_and_never_repeats_without_a_seed():
+    values = [entropy_for(None) for _ in range(200)]
+    assert len(set(values)) == 200
+    assert max(v.bit_length() for v in values) > 250
+
+
+def test_entropy_is_derived_from_seed_and_path():
+    assert entropy_for(3, "a", 1) == entropy_for(3, "a", 1)
+    values = {entropy_for(3, "a", 1), entropy_for(3, "a", 2), entropy_for(4, "a", 1), entropy_for(3)}
+    assert len(values) == 4
+    assert entropy_for(3, "a1") != entropy_for(3, "a", 1)
+    assert entropy_for(3, "a', 'b") != entropy_for(3, "a", "b")
+    assert entropy_for(1 << 200, "a") != entropy_for(1 << 201, "a")  # no bit of the seed is dropped
+
+
+def test_all_256_bits_of_entropy_reach_the_generator():
+    draws = {RunRandomState(1 << bit).bytes(16) for bit in range(256)}
+    assert len(draws) == 256
+    assert RunRandomState(1)._bit_generator._seed_seq.pool_size == 8  # words of 32 bits
+
+
+def test_run_random_state_cannot_be_replayed():
+    state = RunRandomState(entropy_for(None))
+    assert copy.deepcopy(state) is state and copy.copy(state) is state
+    assert clone(Holder(random_state=state)).random_state is state
+    first, second = pickle.loads(pickle.dumps(state)), pickle.loads(pickle.dumps(state))
+    draws = {s.normal() for s in (state, first, second)}
+    assert len(draws) == 3
+
+
+def test_random_states_are_found_at_every_depth():
+    holder = Holder(inner=Holder(inner=make_pipeline(RBFSampler())))
+    assert random_state_names(holder) == [
+        "inner__inner__rbfsampler__random_state",
+        "inner__random_state",
+        "random_state",
+    ]
+    assert random_state_names(object()) == []
+
+
+@pytest.mark.parametrize("template_seed", [0, None])
+def test_every_random_state_gets_its_own_stream(template_seed):
+    def draws(seed):
+        holder = Holder(inner=Holder(random_state=template_seed), random_state=template_seed)
+        set_random_states(holder, seed)
+        return holder.random_state.normal(), holder.inner.random_state.normal()
+
+    a, b = draws(entropy_for(1)), draws(entropy_for(1))
+    assert a == b and a[0] != a[1]
+    c, d = draws(None), draws(None)
+    assert len({*c, *d}) == 4
+
+
+def test_clearing_and_stripping():
+    holder = Holder(inner=Holder(random_state=1), random_state=2)
+    clear_random_states(holder)
+    assert holder.random_state is None and holder.inner.random_state is None
+    members = np.empty(1, dtype=object)
+    members[0] = Holder(random_state=4)
+    holder.members_ = members
+    holder.deep_ = {"k": [(Holder(random_state=np.random.RandomState(3)),)]}
+    strip_seeds(holder)
+    assert members[0].random_state is None
+    assert holder.deep_["k"][0][0].random_state is None
+
+
+def test_stripping_survives_cycles():
+    holder = Holder(random_state=1)
+    holder.self_ = holder
+    assert strip_seeds(holder).random_state is None
+
+
+def test_a_global_seed_does_not_fix_the_noise():
+    draws = []
+    for _ in range(20):
+        np.random.seed(0)
+        random.seed(0)
+        with isolated_global_generators():
+            draws += [np.random.normal(), random.gauss(0, 1), np.random.normal(), random.random()]
+    assert len(set(draws)) == 80
+
+
+def test_a_seed_repeats_the_block():
+    def draw():
+        with isolated_global_generators(12345):
+            return np.random.normal(), random.random()
+
+    assert draw() == draw()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_callers_state_comes_back(fails):
+    np.random.seed(4)
+    random.seed(4)
+    expected = np.random.normal(size=3).tolist(), [random.random() for _ in range(3)]
+    np.random.seed(4)
+    random.seed(4)
+    try:
+        with isolated_global_generators():
+            np.random.normal(size=7)
+            with isolated_global_generators():
+                random.random()
+            if fails:
+                raise RuntimeError
+    except RuntimeError:
+        pass
+    assert np.random.normal(size=3).tolist() == expected[0]
+    assert [random.random() for _ in range(3)] == expected[1]
+
+
+def test_a_nested_block_does_not_bring_back_a_stale_state():
+    draws = []
+    with isolated_global_generators():
+        for _ in range(10):
+            with isolated_global_generators():
+                draws.append(np.random.normal())
+            draws.append(np.random.normal())
+    assert len(set(draws)) == 20
+
+
+def test_threads_never_draw_the_same_numbers():
+    draws, lock = [], threading.Lock()
+    gate = threading.Barrier(8)
+
+    def work():
+        gate.wait()
+        for _ in range(60):
+            with isolated_global_generators():
+                mine = [np.random.normal(), np.random.normal(), random.random()]
+            with lock:
+                draws.extend(mine)
+
+    np.random.seed(1)
+    before = np.random.get_state()[1].copy()
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(draws)) == 8 * 60 * 3
+    assert np.array_equal(np.random.get_state()[1], before)
+
+
+def _child(queue, nested):
+    if nested:
+        queue.put(np.random.normal())  # forked inside a block: not even this may repeat
+        return
+    with isolated_global_generators():
+        queue.put(np.random.normal())
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_forked_workers_have_their_own_noise(nested):
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    workers = [context.Process(target=_child, args=(queue, nested)) for _ in range(4)]
+    np.random.seed(0)
+    if nested:
+        with isolated_global_generators():
+            for worker in workers:
+                worker.start()
+            here = np.random.normal()
+    else:
+        for worker in workers:
+            worker.start()
+        here = np.random.normal()
+    draws = [queue.get() for _ in workers] + [here]
+    for worker in workers:
+        worker.join()
+    assert len(set(draws)) == 5

@@ -1,0 +1,92 @@
+"""The space: independent draws with replacement, and what is priced."""
+
+import collections
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, InvalidTypeError
+from skdptune.model_selection._space import ParamSpace, with_settings
+from tests.candidates.toys import Toy
+
+
+@pytest.mark.statistical
+def test_lists_are_drawn_with_replacement_and_independently():
+    space = ParamSpace({"s": [1, 2]})
+    rng = np.random.RandomState(0)
+    draws = [space.draw(rng)["s"] for _ in range(4000)]
+    pairs = collections.Counter(zip(draws[::2], draws[1::2], strict=True))
+    assert scipy.stats.chisquare(list(pairs.values())).pvalue > 1e-4 and len(pairs) == 4
+
+
+def test_a_list_of_spaces_is_drawn_space_first():
+    space = ParamSpace([{"s": [1.0]}, {"s": [2.0, 3.0, 4.0]}])
+    rng = np.random.RandomState(0)
+    share = np.mean([space.draw(rng)["s"] == 1.0 for _ in range(2000)])
+    assert abs(share - 0.5) < 0.05
+    weights = dict((setting["s"], weight) for setting, weight in space.priced_choices(lambda name: True))
+    assert weights == pytest.approx({1.0: 1 / 2, 2.0: 1 / 6, 3.0: 1 / 6, 4.0: 1 / 6})
+
+
+def test_only_parameters_that_change_the_cost_are_enumerated():
+    space = ParamSpace({"s": [1, 2, 2], "free": scipy.stats.uniform(0, 1)})
+    choices = space.priced_choices(lambda name: name == "s")
+    assert [setting for setting, _ in choices] == [{"s": 1}, {"s": 2}, {"s": 2}]
+    assert sum(weight for _, weight in choices) == pytest.approx(1)
+
+
+def test_discrete_distributions_are_enumerated_with_their_masses():
+    space = ParamSpace({"s": scipy.stats.randint(1, 4)})
+    choices = {setting["s"]: weight for setting, weight in space.priced_choices(lambda name: True)}
+    assert choices == pytest.approx({1: 1 / 3, 2: 1 / 3, 3: 1 / 3})
+    assert {space.draw(np.random.RandomState(i))["s"] for i in range(30)} == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    "distribution", [scipy.stats.uniform(0, 1), scipy.stats.loguniform(1, 2), scipy.stats.poisson(3)]
+)
+def test_distributions_over_the_cost_are_refused(distribution):
+    with pytest.raises(CandidateRefusedError, match="no finite price is known to hold for every value"):
+        ParamSpace({"s": distribution}).priced_choices(lambda name: True)
+
+
+def test_too_many_priced_choices_are_refused_with_the_way_out():
+    space = ParamSpace({name: list(range(20)) for name in "abc"})
+    with pytest.raises(CandidateRefusedError, match="Declare privacy_params"):
+        space.priced_choices(lambda name: True)
+
+
+@pytest.mark.parametrize(
+    ("space", "error"),
+    [
+        ("s", InvalidTypeError),
+        ([], InvalidTypeError),
+        ([3], InvalidTypeError),
+        ({"s": 3}, InvalidTypeError),
+        ({"s": "abc"}, InvalidTypeError),
+        ({"s": {1, 2}}, InvalidTypeError),
+        ({"s": []}, InvalidParameterError),
+        ({"s": np.zeros((2, 2))}, InvalidParameterError),
+        ({3: [1]}, InvalidTypeError),
+    ],
+)
+def test_bad_spaces(space, error):
+    with pytest.raises(error, match="param_distributions"):
+        ParamSpace(space)
+
+
+def test_unknown_names_are_refused_before_anything_is_drawn():
+    with pytest.raises(InvalidParameterError, match="'depth'.*get_params"):
+        ParamSpace({"depth": [1]}).check_names(Toy())
+
+
+def test_settings_leave_the_template_alone():
+    template, value = Toy(s=1.0), Toy(s=3.0)
+    assert with_settings(template, {"s": 2.0}).s == 2.0 and template.s == 1.0
+    assert with_settings(template, {"random_state": value}).random_state is not value
+
+
+def test_small_spaces_are_checked_in_full():
+    space = ParamSpace({"a": [1, 2, 3], "b": [4, 5]})
+    assert len(list(space.check_settings())) == 6
