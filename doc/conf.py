@@ -20,7 +20,7 @@ figures.draw(HERE / "theory")
 
 project = "skdptune"
 author = "the skdptune developers"
-copyright = "the skdptune developers"  # noqa: A001
+copyright = "the skdptune developers"
 try:
     release = metadata.version("skdptune")
 except metadata.PackageNotFoundError:

@@ -72,7 +72,7 @@ def draw(folder):
     is_s = np.array([label == "S" for label, _ in steps])
     rank = np.cumsum(p[cells] + q[cells]) / 2
     loss = np.log(p / q)
-    rest = np.setdiff1d(np.arange(p.size), cells)
+    rest = np.setdiff1d(np.arange(p.size), cells)[::-1]
 
     plt.rcParams["svg.hashsalt"] = "skdptune"  # the same file every time
     figure, (upper, lower) = plt.subplots(
@@ -82,10 +82,10 @@ def draw(folder):
     upper.plot(rank[~is_s], loss[cells[~is_s]], ".", ms=4, color=BLUE, label="T, ascending")
     if rest.size:
         tail = rank[-1] + np.cumsum(p[rest] + q[rest]) / 2
-        upper.plot(tail, loss[rest[::-1]], ".", ms=4, color=GREY, label="B, any order")
+        upper.plot(tail, loss[rest], ".", ms=4, color=GREY, label="B, any order")
     upper.set(xlabel="rank from the top (share of the mass)", ylabel="log likelihood ratio")
     upper.set_xlim(0, 1)
-    upper.legend(loc="center right")
+    upper.legend(loc="lower right")
     upper.set_title(f"A worst order at epsilon {EPSILON:g}: delta at least {delta:.2e}")
 
     t_used = np.cumsum(np.where(is_s, 0, p[cells] + q[cells])) / 2

@@ -208,7 +208,7 @@ class Grids:
     """
 
     def __init__(self, pair, weight, tiny):
-        self.pair, self.weight = pair, weight
+        self.pair, self.weight, self.tiny = pair, weight, tiny
         self.reference = weight.radius(tiny)  # r with G(r) about tiny
         tail = np.cumsum(pair.p[::-1])
         count = int(np.searchsorted(tail, self.reference, side="right"))
@@ -255,11 +255,14 @@ class Grids:
         rough = Lattice(cells, weight, least)
         r_end = min(cells.high[0][rough.n_columns], 1.0)
         s_end = self._t_end(cells)
-        drop = weight.log_at(s_end) - 6.0
+        far = weight.position(weight.log_at(s_end) - 6.0)
+        if weight.at_one == 0:  # log w has no end: until what is left weighs nothing
+            far = max(far, weight.vanishing(1e3 * self.tiny))
+            r_end = min(r_end, far)
         cuts = [
             weight.levels(start, s_end, eta),
             [s_end],
-            weight.levels(s_end, weight.position(drop), 4 * eta),
+            weight.levels(s_end, far, 4 * eta),
         ]
         return cut_cells(cells, np.concatenate(cuts), weight.levels(start, r_end, eta))
 
@@ -269,7 +272,7 @@ class Grids:
         r = float(np.interp(self._t_end(cells), low_q, low_p))
         middle = np.interp([0.16, 0.84], low_q[1:], np.nan_to_num(cells.losses, posinf=50, neginf=-50))
         spread = max(0.5 * (middle[1] - middle[0]), 1e-6)
-        near = max(r, self.reference, 1e-12)
+        near = min(max(r, self.reference, 1e-12), 0.5)  # near 1 only 1 - r counts, relatively
         return float(self.weight.slope(near) / self.weight.value(near)) / spread + 1e-9
 
     def _t_end(self, cells):
@@ -344,10 +347,14 @@ def _solve(pair, weight, delta, rtol, floor):
         return _pure(pair, weight, rtol) if infinite == 0 else EpsilonBounds(math.inf, math.inf)
     grids = Grids(pair, weight, 1e-5 * delta)
     start, scale = _scale(pair, weight, delta)
+    # more delta cannot cost more epsilon than none
+    most = _pure(pair, weight, rtol).upper if infinite == 0 and pair.size < 5000 else math.inf
     rough, scale, sharpness = _coarse(grids, delta, start, scale)
-    if rough is None:
+    if rough is None or rough > most:
+        rough = most
+    if rough == math.inf:
         return EpsilonBounds(math.inf, 0.0)
-    best = EpsilonBounds(math.inf, 0.0)
+    best = EpsilonBounds(most, 0.0)
     step, eta = _fineness(rtol, rough, scale, sharpness)
     for _ in range(_MAX_ROUNDS):
         tol = max(0.01 * rtol * rough, 1e-12)
@@ -361,8 +368,6 @@ def _solve(pair, weight, delta, rtol, floor):
         gap = best.upper - best.lower
         if gap <= rtol * best.upper or best.upper <= max(floor, 1e-9):
             break
-        if best.upper == math.inf:
-            return best
         rough = best.upper
         shrink = max(math.sqrt(0.5 * rtol * rough / gap), 0.2)
         step, eta = step * shrink, eta * shrink
@@ -385,7 +390,10 @@ def _fineness(rtol, epsilon, scale, sharpness):
 
 def _coarse(grids, delta, start, scale):
     """Return a rough solution from a coarse lattice, the scale of epsilon, the sharpness of w."""
-    lattice = grids.lattices(0.5 * scale, 0.2, 0.0)[0]
+    for finer in (1.0, 0.3, 0.1):
+        lattice = grids.lattices(0.5 * scale * finer, 0.2 * finer, 0.0)[0]
+        if lattice.upper(np.array([_MAX_EPSILON]))[0] <= delta:
+            break
     sharpness = grids.sharpness(lattice.cells)
     points = start + scale * np.concatenate([[0.0], 2.0 ** np.arange(-1, 24)])
     points = np.unique(np.concatenate([[0.0], points[points < _MAX_EPSILON], [_MAX_EPSILON]]))

@@ -64,7 +64,8 @@ class Lattice:
         # the last cell's ratio lasts to the end: log w(r) - log w(s) is largest at its start
         if self.cells.q[-1] > 0:
             bottom[-1] = self._log_weight(low_q[-2:-1])[0]
-        gains = np.where(np.isfinite(top), top - bottom, 0.0)  # nothing to gain where w(r) = 0
+        with np.errstate(invalid="ignore"):
+            gains = np.where(np.isfinite(top), top - bottom, 0.0)  # nothing to gain: w(r) = 0
         return max(float(np.max(gains)), 0.0) + 1e-10 if gains.size else 0.0
 
     @functools.cached_property

@@ -133,6 +133,12 @@ class Weight:
         grid, values = self._dense
         return float(np.interp(-log, -values, grid))
 
+    def vanishing(self, mass):
+        """Approximately the least r with w(r) (1 - r) at most ``mass``."""
+        grid, log = self._dense
+        left = np.exp(log) * (1 - grid)
+        return float(grid[min(int(np.searchsorted(-left, -mass)), grid.size - 2)])
+
     def radius(self, mass):
         """Approximately the r with G(r) = ``mass``."""
         grid = self._radii[0]

@@ -51,6 +51,7 @@ _GRID = 600  # nodes of the first grid of the maximisation (any number is sound)
 _CUTS = 8  # pieces of a cell that is refined
 _SLACK = 1e-12  # relative; every comparison of rounded numbers gives this much away
 _FEW_ATOMS = 20_000  # pairs with more are coarsened before their divergence is summed
+_TINY = 1e-15  # nats; keeps divergences where 1 - e^-D is not rounded to zero
 _BRACKET = 1e-9  # relative; covers the width of a bisection bracket when a chord is extended
 
 
@@ -297,7 +298,7 @@ def one_way_rdp(pair, orders):
         top = exponent.max()
         result[i] = top + np.log(np.exp(exponent - top).sum())
     result += (orders - 1.0) * np.log1p(-pair.q_zero) - orders * np.log1p(-pair.p_infinite)
-    return np.maximum(result * (1.0 + _SLACK) + _SLACK, 0.0) / (orders - 1.0)
+    return np.maximum(result * (1.0 + _SLACK) + _SLACK, 0.0) / (orders - 1.0) + _TINY
 
 
 def region_rdp(orders, rdp, region, run_count, *, log_convex, precision=1e-4):
@@ -345,5 +346,6 @@ def region_rdp(orders, rdp, region, run_count, *, log_convex, precision=1e-4):
         beyond = divergence[sharp] + np.log(-np.expm1(-divergence[sharp]))
         # 1 + M (e^{(a-1) D} - 1)
         total[sharp] = np.minimum(total[sharp], np.logaddexp(0.0, log_m[sharp] + beyond))
-    result[live] = np.maximum(total * (1.0 + _SLACK), 0.0) / (a - 1.0)  # rounded up: private side
+    # rounded up: private side
+    result[live] = np.maximum(total * (1.0 + _SLACK), 0.0) / (a - 1.0) + _TINY
     return result

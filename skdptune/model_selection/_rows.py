@@ -1,7 +1,9 @@
 """Schema checks of rows, made once, before anything is spent. Errors never quote a cell."""
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
@@ -9,11 +11,27 @@ from sklearn.utils.validation import validate_data
 from skdptune._exceptions import InvalidParameterError
 from skdptune._validation import invalid_type, invalid_value
 
-__all__ = ["check_public_rows", "check_rows", "label_set"]
+__all__ = ["check_public_rows", "check_rows", "label_set", "number_of_rows"]
 
 # Rows that mostly repeat (few categories) coincide by chance; only rows that are mostly distinct are
 # compared with the public ones.
 _DISTINCT_SHARE = 0.5
+
+
+def number_of_rows(X):
+    """Return the (public) number of rows of X; at least 1, so that an empty X fails later, as X.
+
+    Raises
+    ------
+    InvalidTypeError
+    """
+    if not hasattr(X, "shape") and hasattr(X, "__array__"):
+        X = np.asarray(X)
+    try:
+        count = X.shape[0] if hasattr(X, "shape") else len(X)
+    except (TypeError, IndexError):
+        raise invalid_type("X", "an array-like of shape (n_samples, n_features)", X) from None
+    return max(1, int(count))
 
 
 def check_rows(search, X, y):
@@ -36,18 +54,28 @@ def check_rows(search, X, y):
         scikit-learn's usual errors.
     """
     tags = get_tags(search.estimator).input_tags
-    if isinstance(X, dict):
+    if isinstance(X, dict) and not issparse(X):
         raise invalid_type("X", "one array-like of shape (n_samples, n_features)", X)
-    checked = check_array(
-        X,
-        accept_sparse=tags.sparse,
-        dtype=None,
-        ensure_all_finite=not tags.allow_nan,
-        allow_nd=tags.three_d_array,
-        input_name="X",
-        estimator=type(search).__name__,
-    )
-    validate_data(search, X if hasattr(X, "columns") else checked, skip_check_array=True)
+    framed = hasattr(X, "columns")
+    try:
+        checked = check_array(
+            X,
+            accept_sparse=tags.sparse,
+            # A pipeline may start with columns of strings; frames keep their own types.
+            dtype=None if framed or tags.string or isinstance(search.estimator, Pipeline) else "numeric",
+            ensure_all_finite=not tags.allow_nan,
+            allow_nd=tags.three_d_array,
+            input_name="X",
+            estimator=type(search).__name__,
+        )
+    except ValueError as error:
+        if "could not convert" in str(error):  # that message quotes a private cell
+            raise InvalidParameterError(
+                "X must be numeric; it holds text. Encode its columns with public categories, or pass a frame to "
+                "a pipeline that does."
+            ) from None
+        raise
+    validate_data(search, X if framed else checked, skip_check_array=True)
     if y is None:
         raise InvalidParameterError(
             f"{type(search).__name__} requires y to be passed, but the target y is None. Scores compare "
@@ -55,16 +83,15 @@ def check_rows(search, X, y):
         )
     y = column_or_1d(y, warn=True)
     check_consistent_length(checked, y)
+    y = check_array(y, ensure_2d=False, dtype=None, input_name="y", estimator=type(search).__name__)
     if is_classifier(search.estimator):
         check_classification_targets(y)
-    else:
-        y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
-        if not np.issubdtype(y.dtype, np.number):
-            try:
-                y = y.astype(np.float64)
-            except (TypeError, ValueError):
-                raise invalid_value("y", "numeric for a regressor", y) from None
-    return (X if hasattr(X, "columns") else checked), y
+    elif not np.issubdtype(y.dtype, np.number):
+        try:
+            y = y.astype(np.float64)
+        except (TypeError, ValueError):
+            raise InvalidParameterError("y must be numeric for a regressor; it holds something else.") from None
+    return (X if framed else checked), y
 
 
 def label_set(search, y):

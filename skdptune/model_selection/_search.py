@@ -28,7 +28,7 @@ from skdptune.ledger import as_ledger
 from skdptune.model_selection._assumptions import assumptions_of
 from skdptune.model_selection._pricing import SearchTerms, quote
 from skdptune.model_selection._publish import default_model, no_winner, publish, withdraw
-from skdptune.model_selection._rows import check_public_rows, check_rows, label_set
+from skdptune.model_selection._rows import check_public_rows, check_rows, label_set, number_of_rows
 from skdptune.model_selection._runs import RunData, Runner, RunPlan, child_seed, debugging, public_coins, run_seeds
 from skdptune.model_selection._space import ParamSpace, with_settings
 from skdptune.model_selection._splits import as_split_scheme, check_scheme_relation
@@ -374,7 +374,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _validate_price_run_publish(self, X, y, X_public, y_public, master, ledger):
         public_validation = X_public is not None or y_public is not None
         # Rules and price first: neither sees a row; the number of rows is public.
-        terms = self._resolve(_number_of_rows(X), public_validation)
+        terms = self._resolve(number_of_rows(X), public_validation)
         priced = self._quote(terms)
         # Schema checks, still before anything is spent.
         X, y = check_rows(self, X, y)
@@ -521,7 +521,8 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise AttributeError(
                 "this search published no model (refit=False): set refit='winner' or refit=True and fit again."
             )
-        validate_data(self, X, reset=False, skip_check_array=True)
+        if getattr(X, "ndim", 2) == 2:  # other shapes get the model's own complaint
+            validate_data(self, X, reset=False, skip_check_array=True)
         return self.best_estimator_
 
     @available_if(_delegates("predict"))
@@ -601,15 +602,6 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
 
 def _is_nan(value):
     return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
-
-
-def _number_of_rows(X):
-    shape = getattr(X, "shape", None)
-    try:
-        count = shape[0] if shape else len(X)
-    except TypeError:
-        raise invalid_type("X", "an array-like of shape (n_samples, n_features)", X) from None
-    return max(1, int(count))
 
 
 def _refuse_fit_params(fit_params):

@@ -18,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 
-from skdptune.accounting import _rdp_region, selection
+from skdptune.accounting import _rdp_region, _selection_bounds
 from skdptune.accounting._mechanisms import FromPair, Mechanism
 from skdptune.accounting._pairs import pair_from_atoms
 from skdptune.run_counts import (
@@ -256,11 +256,12 @@ def _bounds_of(node, run_count, rng, methods, count):
         (f"{method} of {label}", base, method)
         for method in methods
         for label, base in (("pair", node), ("curve", RdpOnly(node)))
-        if selection._BOUNDS[method].unavailable(base, run_count) is None
+        if _selection_bounds.BOUNDS[method].unavailable(base, run_count) is None
     ]
     picked = rng.choice(len(choices), size=min(count, len(choices)), replace=False)
     return [
-        (choices[i][0], selection._BOUNDS[choices[i][2]](choices[i][1], run_count)) for i in picked
+        (choices[i][0], _selection_bounds.BOUNDS[choices[i][2]](choices[i][1], run_count))
+        for i in picked
     ]
 
 
@@ -311,7 +312,7 @@ def check_many(seed, instances, *, methods=("rdp", "closed_form", "profile", "co
     """Check at least ``instances`` instances, few Renyi orders and coarse grids (all are sound)."""
     rng = np.random.default_rng(seed)
     done, broken = 0, []
-    few_orders = mock.patch.object(selection, "default_orders", lambda: FEW_ORDERS)
+    few_orders = mock.patch.object(_selection_bounds, "default_orders", lambda: FEW_ORDERS)
     few_nodes = mock.patch.object(_rdp_region, "_GRID", 120)
     with few_orders, few_nodes:
         while done < instances:

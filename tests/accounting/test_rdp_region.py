@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant
 
-from skdptune.accounting._pairs import pair_from_atoms
-from skdptune.accounting._rdp_region import PairRegion, RdpRegion, peak_weight, region_rdp
+from skdptune.accounting._rdp_region import (
+    ConditionedRegion,
+    PairRegion,
+    RdpRegion,
+    one_way_rdp,
+    peak_weight,
+    region_rdp,
+)
 from skdptune.run_counts import (
-    Binomial,
     Finite,
     Fixed,
     Geometric,
@@ -17,20 +22,9 @@ from skdptune.run_counts import (
     Poisson,
     TruncatedNegativeBinomial,
 )
-from tests.accounting.brute_force import random_pair, rdp_of_pair, true_rdp
+from tests.accounting.brute_force import dominating_pair, random_pair, rdp_of_pair, true_rdp
 
 ORDERS = np.array(rdp_privacy_accountant.DEFAULT_RDP_ORDERS)
-
-
-def pair_of(p, q):
-    both = (p > 0) & (q > 0)
-    return pair_from_atoms(
-        np.log(p[both]) - np.log(q[both]),
-        p[both],
-        q[both],
-        p_infinite=float(p[q == 0].sum()),
-        q_zero=float(q[p == 0].sum()),
-    )
 
 
 def epsilon_of(rdp, delta=1e-5):
@@ -70,7 +64,7 @@ def test_boundary_never_below_a_feasible_point():
         s = np.array([q[chosen].sum() for chosen in sets])
         assert np.all(region.boundary(np.minimum(r, 1.0)) >= s - 1e-12)
         assert np.all(region.boundary(np.minimum(s, 1.0)) >= r - 1e-12)
-        vertices = PairRegion(pair_of(p, q))
+        vertices = PairRegion(dominating_pair(p, q))
         assert np.all(vertices.boundary(np.minimum(r, 1.0)) >= s - 1e-12)
 
 
@@ -83,7 +77,7 @@ def test_region_without_a_curve_allows_everything():
 def test_peak_is_above_and_close_to_a_dense_search(kind):
     p, q = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.3, 0.3, 0.2, 0.2])
     region = RdpRegion(ORDERS, rdp_of_pair(p, q, ORDERS)) if kind == "curve" else None
-    region = region or PairRegion(pair_of(p, q))
+    region = region or PairRegion(dominating_pair(p, q))
     run_count = Poisson(7.0)
     r = np.linspace(0.0, 1.0, 200_001)
     s = region.boundary(r)
@@ -101,7 +95,9 @@ def test_bound_needs_the_mass_of_no_run():
     truth = true_rdp(p, q, run_count, 2.0)
     assert truth == pytest.approx(0.0165, abs=1e-4)
     assert single + math.log(0.1) == pytest.approx(-2.148, abs=1e-3)  # w is flat here: M = .1
-    value = region_rdp([2.0], [single], PairRegion(pair_of(p, q)), run_count, log_convex=False)
+    value = region_rdp(
+        [2.0], [single], PairRegion(dominating_pair(p, q)), run_count, log_convex=False
+    )
     assert value[0] >= truth
     assert value[0] == pytest.approx(math.log(0.9 + 0.1 * math.exp(single)), rel=1e-9)
 
@@ -111,7 +107,7 @@ def test_poisson_with_mean_below_one():
     single = rdp_of_pair(p, q, [2.0])[0]
     truth = true_rdp(p, q, Poisson(0.5), 2.0)
     for log_convex in (False, True):
-        region = PairRegion(pair_of(p, q))
+        region = PairRegion(dominating_pair(p, q))
         assert region_rdp([2.0], [single], region, Poisson(0.5), log_convex=log_convex)[0] >= truth
 
 
@@ -137,23 +133,22 @@ def test_log_convex_form_holds_for_every_order_of_the_outputs(run_count):
                 continue
             live = p > 0
             single = math.log(np.sum(p[live] ** order * q[live] ** (1 - order))) / (order - 1)
-            region = PairRegion(pair_of(p, q))
+            region = PairRegion(dominating_pair(p, q))
             value = region_rdp([order], [single], region, run_count, log_convex=True)[0]
             assert value >= true_rdp(p, q, run_count, order) - 1e-12
 
 
-def test_log_convex_form_fails_for_a_log_concave_weight():
-    """Why the flag matters: Fixed(3) on a small shift breaks 1 + M (e^{(a-1) D} - 1) at M = 3."""
-    rng = np.random.default_rng(3)
-    worst = -math.inf
-    for _ in range(200):
-        p, q = random_pair(rng, n_atoms=3, infinite=False, zero=False)
-        single = math.log(np.sum(p**2 / q))
-        region = PairRegion(pair_of(p, q))
-        run_count = Binomial(30, 0.9)
-        value = region_rdp([2.0], [single], region, run_count, log_convex=True)[0]
-        worst = max(worst, true_rdp(p, q, run_count, 2.0) - value)
-    assert worst < math.inf
+def test_poisson_theorem_holds_without_the_mass_of_no_run_from_mean_one_on():
+    """1 + M (E - 1) <= M E once M >= 1, which is why the paper's Theorem 6 may drop P(K=0)."""
+    rng = np.random.default_rng(5)
+    for mean in (1.0, 1.5, 4.0):
+        for _ in range(20):
+            p, q = random_pair(rng, n_atoms=4, infinite=False, zero=False)
+            single = math.log(np.sum(p**2 / q))
+            gap = np.maximum(q - 2.0 * p, 0.0).sum()  # delta-hat at e^epsilon-hat = 2
+            assert (
+                single + mean * gap + math.log(mean) >= true_rdp(p, q, Poisson(mean), 2.0) - 1e-12
+            )
 
 
 def test_one_run_costs_one_run():
@@ -174,3 +169,30 @@ def test_no_mass_on_one_run_and_no_room_gives_infinity():
     rdp = ORDERS / 18.0
     region = RdpRegion(ORDERS, rdp)
     assert np.all(np.isinf(region_rdp(ORDERS, rdp, region, Fixed(3), log_convex=False)))
+
+
+def test_conditioned_region_contains_every_good_part():
+    """P = (1-d) P_good + d P_bad for an event of mass d that the pair does not show."""
+    rng = np.random.default_rng(19)
+    d = 0.03
+    for _ in range(30):
+        good_p, good_q = random_pair(rng, n_atoms=4, infinite=False, zero=False)
+        bad_p, bad_q = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4))
+        p, q = (1 - d) * good_p + d * bad_p, (1 - d) * good_q + d * bad_q
+        region = ConditionedRegion(PairRegion(dominating_pair(p, q)), d)
+        for chosen in rng.integers(0, 2, size=(16, 4)).astype(bool):
+            r, s = min(good_p[chosen].sum(), 1.0), good_q[chosen].sum()
+            assert region.boundary(np.array([r]))[0] >= s - 1e-12
+
+
+def test_one_way_divergence_of_a_pair():
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
+    orders = np.array([1.5, 2.0, 40.0])
+    direct = [math.log(np.sum(p**a * q ** (1 - a))) / (a - 1) for a in orders]
+    np.testing.assert_allclose(one_way_rdp(dominating_pair(p, q), orders), direct, rtol=1e-10)
+    # On condition of a finite loss: atoms 0..2 of a pair with mass at infinity and at zero ratio.
+    p, q = np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.2, 0.5, 0.0, 0.3])
+    inner = [
+        math.log(np.sum((p[:2] / 0.8) ** a * (q[:2] / 0.7) ** (1 - a))) / (a - 1) for a in orders
+    ]
+    np.testing.assert_allclose(one_way_rdp(dominating_pair(p, q), orders), inner, rtol=1e-10)
