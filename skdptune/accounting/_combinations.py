@@ -6,6 +6,7 @@ import numpy as np
 
 from skdptune.accounting._compose import compose_pairs
 from skdptune.accounting._mechanisms import Mechanism, Nothing
+from skdptune.accounting._noise_pairs import gaussian_pair
 from skdptune.accounting._pairs import mixture_pair, pair_from_profile, worst_pair
 
 __all__ = ["Composition", "Mixture", "TwoSteps", "Worst", "compose", "mixture", "worst"]
@@ -61,8 +62,12 @@ class Composition(Mechanism):
         return float(min(total, 1.0))
 
     def _build_pair(self):
-        counted = []
+        # independent Gaussians are one Gaussian; its noise is rounded down
+        precision = sum(count * node.precision for node, count in self.parts) * (1 + 2e-15)
+        counted = [(gaussian_pair(precision**-0.5), 1)] if precision > 0 else []
         for node, count in self.parts:
+            if node.precision > 0:
+                continue
             parts = node.pair_parts()
             if parts is None:
                 return None

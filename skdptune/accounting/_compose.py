@@ -91,7 +91,8 @@ def _singular(counted, field):
     """Mass of an event that happens if it happens in any run: 1 - prod (1 - mass)^count."""
     with np.errstate(divide="ignore"):
         logs = [n * np.log1p(-min(getattr(pair, field), 1.0)) for pair, n in counted]
-    return float(-np.expm1(sum(logs)))
+    # rounded up: equal to a delta that was asked for, it must not fall below it by rounding
+    return float(min(-np.expm1(sum(logs)) * (1 + 1e-15), 1.0))
 
 
 def _compose_exactly(counted):

@@ -76,8 +76,10 @@ class Mechanism:
     """
 
     delta_zero = 0.0
-    # nodes of one family compose to a single node: see ``gather``
+    # nodes of one family compose to a single node, exactly: see ``gather``
     family = None
+    # one over the squared noise of a pure Gaussian: precisions of a composition add up
+    precision = 0.0
 
     def gather(self, counted):
         """Return one node equal to the composition of ``counted``, all of this family."""
@@ -160,13 +162,10 @@ class Gaussian(Mechanism):
     """Gaussian noise; ``noise`` is its standard deviation over the distance of the two means."""
 
     noise: float
-    family = "gaussian"
 
-    def gather(self, counted):
-        # independent Gaussians compose to one whose precision is the sum (exact); the noise is
-        # rounded down, its root and sum being good to a few parts in 1e16
-        precision = sum(count / node.noise**2 for node, count in counted)
-        return Gaussian(float(np.sqrt(1 / precision)) * (1 - 1e-15))
+    @property
+    def precision(self):
+        return 1 / self.noise**2
 
     def _build_pair(self):
         return _noise_pairs.gaussian_pair(self.noise)
@@ -331,12 +330,6 @@ class Zcdp(Mechanism):
 
     rho: float
     xi: float = 0.0
-    family = "zcdp"
-
-    def gather(self, counted):
-        counted = list(counted)
-        rho = sum(count * node.rho for node, count in counted) * (1 + 1e-15)  # rounded up
-        return Zcdp(rho, sum(count * node.xi for node, count in counted) * (1 + 1e-15))
 
     def rdp(self, orders):
         return self.xi + self.rho * np.asarray(orders, dtype=float)

@@ -442,10 +442,7 @@ def pair_from_profile(losses, deltas, spacing=None, symmetric=False):
     p = q * x[1:]
     p_infinite = float(y[-1])
     q_zero = max(0.0, 1.0 + float(slopes[0]))
-    short = 1 - p.sum() - p_infinite  # rounding: what the lines lost is put at the top
-    return DominatingPair(
-        node, p, q, p_infinite + max(short, 0.0), q_zero, spacing, symmetric
-    )
+    return DominatingPair(node, p, q, p_infinite, q_zero, spacing, symmetric)
 
 
 def _lower_hull(x, y):

@@ -33,6 +33,7 @@ __all__ = [
     "aside",
 ]
 
+_LEAST_RDP = 1e-15  # nats; below it 1 - e^-D is rounded to zero in the conversion
 _LARGEST_TABLE = 10_000  # numbers of runs whose probabilities are summed one by one
 
 
@@ -111,12 +112,14 @@ class _RenyiBound:
         return orders, self.rdp(orders)
 
     def epsilon(self, delta):
-        return epsilon_from_rdp(*self._curve, delta, self.delta_zero)
+        orders, values = self._curve
+        return epsilon_from_rdp(orders, np.maximum(values, _LEAST_RDP), delta, self.delta_zero)
 
     def delta(self, epsilon):
         if epsilon < 0.0:
             return 1.0  # says nothing there
-        return delta_from_rdp(*self._curve, epsilon, self.delta_zero)
+        orders, values = self._curve
+        return delta_from_rdp(orders, np.maximum(values, _LEAST_RDP), epsilon, self.delta_zero)
 
 
 # -- the bounds ------------------------------------------------------------------------------
@@ -275,7 +278,10 @@ class RdpBound(_RenyiBound):
         level = _pure_level(self.base)
         if not math.isfinite(level):
             return [math.inf] * len(self._regions)
-        return [level + weight_gap(region, self._given) for region in self._regions]
+        known = math.inf  # a closed form can be less by the tolerance of the numeric maximum
+        if ClosedFormBound.unavailable(self.base, self.run_count) is None:
+            known = float(ClosedFormBound(self.base, self.run_count).rdp(np.array([np.inf]))[0])
+        return [min(level + weight_gap(region, self._given), known) for region in self._regions]
 
     @functools.cached_property
     def _directions(self):

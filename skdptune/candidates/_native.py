@@ -4,16 +4,16 @@ import inspect
 import types
 
 import numpy as np
-from sklearn.base import clone
 
 from skdptune._exceptions import CandidateRefusedError, PricingError, SkdptuneError
 from skdptune.accounting import PrivacyCurve
 from skdptune.candidates._protocol import CandidateAdapter, LevelFamily
 from skdptune.candidates._seeding import (
-    clear_random_states,
+    RunRandomState,
+    entropy_for,
     isolated_global_generators,
+    quick_clone,
     random_state_names,
-    set_random_states,
     strip_seeds,
 )
 
@@ -86,28 +86,19 @@ class RdpStatement:
     """
 
     def __init__(self, estimator):
-        self._estimator = estimator
-        first = self(PROBE_ORDERS)
-        if hasattr(estimator, "get_params"):
-            self._estimator = clear_random_states(clone(estimator))
-        if not np.array_equal(first, self(PROBE_ORDERS)):
+        first = self.probe(estimator)
+        self._estimator = quick_clone(estimator) if hasattr(estimator, "get_params") else estimator
+        if first != self.probe(self._estimator):
             raise _bad_curve(estimator, "two calls disagree", "make it a function of parameters alone")
-        self._key = (_class_path(estimator), tuple(first.tolist()))
+        self._key = (_class_path(estimator), first)
+
+    @staticmethod
+    def probe(estimator):
+        """Return the checked values of ``rdp_curve`` at the fixed orders, as a tuple."""
+        return tuple(_evaluate(estimator, PROBE_ORDERS).tolist())
 
     def __call__(self, orders):
-        orders = np.asarray(orders, dtype=float)
-        try:
-            values = self._estimator.rdp_curve(orders.copy())
-            values = np.asarray(values, dtype=float)
-        except SkdptuneError:
-            raise
-        except Exception as error:
-            raise _bad_curve(
-                self._estimator,
-                f"it raised {type(error).__name__} before fit",
-                "compute it from parameters alone",
-            ) from error
-        return _checked(self._estimator, orders, values)
+        return _evaluate(self._estimator, np.asarray(orders, dtype=float))
 
     def __eq__(self, other):
         return isinstance(other, RdpStatement) and self._key == other._key
@@ -123,8 +114,39 @@ class RdpStatement:
         return self.__name__
 
 
+_STATED = {}
+_STATED_LIMIT = 4096
+
+
+def _stated_rdp(estimator, relation):
+    """Return the curve of ``rdp_curve``; one statement serves all estimators of a class that agree with it.
+
+    Every call evaluates the estimator's own function at the probe orders: nothing is assumed of it.
+    """
+    values = RdpStatement.probe(estimator)
+    key = (type(estimator), values, relation)
+    if key not in _STATED:
+        if len(_STATED) >= _STATED_LIMIT:
+            _STATED.clear()
+        _STATED[key] = PrivacyCurve.from_rdp_function(RdpStatement(estimator), relation=relation)
+    return _STATED[key]
+
+
 def _class_path(estimator):
     return f"{type(estimator).__module__}.{type(estimator).__qualname__}"
+
+
+def _evaluate(estimator, orders):
+    try:
+        values = estimator.rdp_curve(orders.copy())
+        values = np.asarray(values, dtype=float)
+    except SkdptuneError:
+        raise
+    except Exception as error:
+        raise _bad_curve(
+            estimator, f"it raised {type(error).__name__} before fit", "compute it from parameters alone"
+        ) from error
+    return _checked(estimator, orders, values)
 
 
 def _bad_curve(estimator, came, advice):
@@ -241,7 +263,7 @@ class NativeAdapter(CandidateAdapter):
     def privacy_curve(self, n_samples, relation):
         if hasattr(self.estimator, "privacy_curve"):
             return self._from_privacy_curve(n_samples, relation)
-        return PrivacyCurve.from_rdp_function(RdpStatement(self.estimator), relation=relation)
+        return _stated_rdp(self.estimator, relation)
 
     def _from_privacy_curve(self, n_samples, relation):
         curve = _stated_curve(self.estimator, n_samples, relation)
@@ -352,10 +374,11 @@ class NativeAdapter(CandidateAdapter):
 
     def fit(self, X, y, *, classes, seed):
         """Train a clone; its ``classes`` parameter, if it has one left at None, gets the label set."""
-        model = clone(self.estimator)
-        if classes is not None and model.get_params(deep=False).get("classes", 0) is None:
+        model = quick_clone(
+            self.estimator, random_state=lambda name: RunRandomState(entropy_for(seed, "random_state", name))
+        )
+        if classes is not None and getattr(model, "classes", 0) is None and "classes" in model.get_params(deep=False):
             model.set_params(classes=classes)
-        set_random_states(model, seed)
         with isolated_global_generators(seed):
             fitted = model.fit(X, y)
         fitted = model if fitted is None else fitted
@@ -385,10 +408,9 @@ class NativeAdapter(CandidateAdapter):
         CandidateRefusedError
             If a declared attribute holds a generator, a module, a function or a frame.
         """
-        fresh = clone(self.estimator)
-        trained_with = fitted.get_params(deep=False)
-        if "classes" in trained_with and fresh.get_params(deep=False)["classes"] is None:
-            fresh.set_params(classes=trained_with["classes"])  # public: the declared label set
+        fresh = quick_clone(self.estimator)
+        if getattr(fresh, "classes", 0) is None and "classes" in fresh.get_params(deep=False):
+            fresh.set_params(classes=fitted.get_params(deep=False)["classes"])  # public: the declared label set
         for name in self.published_names(fitted):
             value = vars(fitted)[name]
             if _smuggles(value):

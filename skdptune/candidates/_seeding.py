@@ -7,6 +7,7 @@ fork, so they are reseeded with 256 bits for the time of a run.
 """
 
 import contextlib
+import copy
 import hashlib
 import os
 import random
@@ -14,12 +15,14 @@ import secrets
 import threading
 
 import numpy as np
+from sklearn.base import BaseEstimator, clone
 
 __all__ = [
     "RunRandomState",
     "clear_random_states",
     "entropy_for",
     "isolated_global_generators",
+    "quick_clone",
     "random_state_names",
     "set_random_states",
     "strip_seeds",
@@ -61,8 +64,9 @@ def entropy_for(seed, *path):
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
 
 
-def _mersenne(entropy):
-    return np.random.MT19937(np.random.SeedSequence(entropy, pool_size=_POOL_WORDS))
+def _bit_generator(entropy):
+    # 256 bits of state and stream, and a hundred times faster to seed than a Mersenne twister
+    return np.random.PCG64DXSM(np.random.SeedSequence(entropy, pool_size=_POOL_WORDS))
 
 
 class RunRandomState(np.random.RandomState):
@@ -85,7 +89,7 @@ class RunRandomState(np.random.RandomState):
     """
 
     def __init__(self, entropy):
-        super().__init__(_mersenne(entropy))
+        super().__init__(_bit_generator(entropy))
 
     def __copy__(self):
         return self
@@ -95,6 +99,49 @@ class RunRandomState(np.random.RandomState):
 
     def __reduce__(self):
         return RunRandomState, (int.from_bytes(self.bytes(ENTROPY_BITS // 8), "big"),)
+
+
+_PLAIN = (type(None), bool, int, float, str, bytes, np.generic, RunRandomState)
+
+
+def quick_clone(estimator, overrides=None, random_state=None):
+    """Clone an estimator, with some parameters replaced and every random state decided.
+
+    Equal to ``clone(estimator).set_params(**overrides)`` followed by setting or clearing the random
+    states; several times faster where all parameters are plain numbers and strings.
+
+    Parameters
+    ----------
+    estimator : estimator
+    overrides : dict or None
+        Parameters to replace.
+    random_state : callable or None
+        ``random_state(name)`` makes the generator of the parameter ``name``; None clears them.
+
+    Examples
+    --------
+    >>> from sklearn.kernel_approximation import RBFSampler
+    >>> quick_clone(RBFSampler(random_state=3), {"gamma": 2.0})
+    RBFSampler(gamma=2.0)
+    """
+    overrides = overrides or {}
+    if type(estimator).__sklearn_clone__ is BaseEstimator.__sklearn_clone__:
+        params = {**estimator.get_params(deep=False), **overrides}
+        if all(isinstance(value, _PLAIN) for value in params.values()) and not any("__" in n for n in overrides):
+            for name in params:
+                if name == "random_state" or name.endswith("__random_state"):
+                    params[name] = None if random_state is None else random_state(name)
+            twin = type(estimator)(**params)
+            for extra in ("_metadata_request", "_sklearn_output_config"):
+                if extra in vars(estimator):
+                    setattr(twin, extra, copy.deepcopy(vars(estimator)[extra]))
+            return twin
+    twin = clone(estimator)
+    if overrides:
+        twin.set_params(**{name: clone(value, safe=False) for name, value in overrides.items()})
+    for name in random_state_names(twin):
+        twin.set_params(**{name: None if random_state is None else random_state(name)})
+    return twin
 
 
 def random_state_names(estimator):

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import traceback
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
@@ -28,6 +28,7 @@ from skdptune._exceptions import RunFailedError
 from skdptune.candidates import find_adapter
 from skdptune.candidates._seeding import RunRandomState, entropy_for, isolated_global_generators
 from skdptune.model_selection._pricing import training_curve
+from skdptune.model_selection._rows import number_of_rows
 from skdptune.model_selection._space import with_settings
 
 __all__ = ["RunRecord", "Runner"]
@@ -161,14 +162,13 @@ def _mark(seed):
 
 def _train_and_score(plan, data, adapter, seed):
     total, model = 0, None
-    for position, (train, test) in enumerate(data.splits):
-        X, y = data.part(train)
+    for position in range(len(data.splits)):
+        (X, y), held_out = data.parts(position)
         fitted = adapter.fit(X, y, classes=plan.classes, seed=child_seed(seed, "fit", position))
         # Only what the curve covers is scored: the trained object may know more than it may publish.
         model = adapter.publish(fitted)
         if plan.public_scorer is None:
-            X, y = data.part(test)
-            total += plan.scorer.count(model, X, y)  # exact integers: pooled before any noise
+            total += plan.scorer.count(model, *held_out)  # exact integers: pooled before any noise
     kept = model if plan.keep_model else None
     if plan.public_scorer is not None:
         return float(plan.public_scorer(model, data.X_public, data.y_public)), kept
@@ -180,7 +180,10 @@ def _train_and_score(plan, data, adapter, seed):
 
 @dataclass(frozen=True)
 class RunData:
-    """The rows and their split; curator only."""
+    """The rows and their split; curator only.
+
+    With one split the parts are cut once, here, and the whole table does not travel to the workers.
+    """
 
     X: object = field(repr=False)
     y: object = field(repr=False)
@@ -189,11 +192,25 @@ class RunData:
     X_public: object = field(repr=False)
     y_public: object = field(repr=False)
     parent_pid: int
+    ready: tuple | None = field(default=None, repr=False)
 
-    def part(self, indices):
-        """Return the rows ``indices`` of X and y."""
-        n_rows = self.X.shape[0] if hasattr(self.X, "shape") else len(self.X)
-        if len(indices) == n_rows:
+    @classmethod
+    def cut(cls, X, y, splits, multiplicity, X_public, y_public):
+        """Return the data for the runs; with a single split, only its two parts."""
+        data = cls(X, y, tuple(splits), multiplicity, X_public, y_public, os.getpid())
+        if len(data.splits) > 1:
+            return data
+        return replace(data, X=None, y=None, ready=data.parts(0))
+
+    def parts(self, position):
+        """Return ``((X, y) to train on, (X, y) to score)`` of one split."""
+        if self.ready is not None:
+            return self.ready
+        train, test = self.splits[position]
+        return self._rows(train), self._rows(test)
+
+    def _rows(self, indices):
+        if len(indices) == number_of_rows(self.X):
             return self.X, self.y
         return _safe_indexing(self.X, indices), _safe_indexing(self.y, indices)
 

@@ -5,7 +5,6 @@ private base algorithm K times with independent coins, output the best. ``best_o
 :mod:`skdptune.accounting` prices it.
 """
 
-import os
 import warnings
 
 import numpy as np
@@ -389,7 +388,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
             ledger.charge(priced.spent, self.delta)
         data = self._data(terms, X, y, X_public, y_public, master)
         best = self._run(terms, plan, data, master)
-        return self._publish(terms, best, plan, data, master)
+        return self._publish(terms, best, plan, (X, y), master)
 
     def _master_seed(self):
         """Return the seed everything is derived from, or None for the operating system's entropy."""
@@ -443,15 +442,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _data(terms, X, y, X_public, y_public, master):
         splits = terms.scheme.draw(terms.n_samples, public_coins(master, "split"))
         scorings = max(cost.scorings for cost in terms.scheme.row_costs(terms.n_samples))
-        return RunData(
-            X=X,
-            y=y,
-            splits=tuple(splits),
-            multiplicity=max(1, scorings),
-            X_public=X_public,
-            y_public=y_public,
-            parent_pid=os.getpid(),
-        )
+        return RunData.cut(X, y, splits, max(1, scorings), X_public, y_public)
 
     def _draw_run_count(self, run_count, master):
         """Draw the number of tries; it is forgotten when the runs are over."""
@@ -463,7 +454,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         seeds = run_seeds(master, self._draw_run_count(terms.run_count, master))
         return runner.best(plan, data, seeds, raise_failures=self.error_score == "raise")
 
-    def _publish(self, terms, best, plan, data, master):
+    def _publish(self, terms, best, plan, rows, master):
         outputs = {"privacy_spent_": plan.quote.spent, "scorer_": terms.scorer}
         outputs["n_features_in_"] = self.n_features_in_
         if "feature_names_in_" in vars(self):
@@ -476,7 +467,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         else:
             outputs.update(no_winner())
         if terms.refit is not False:
-            outputs["best_estimator_"] = self._published_model(terms, best, plan, data, master, succeeded)
+            outputs["best_estimator_"] = self._published_model(terms, best, plan, rows, master, succeeded)
         publish(self, outputs)
         if best is not None and not succeeded:
             raise AllRunsFailedError(
@@ -486,14 +477,14 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
             )
         return self
 
-    def _published_model(self, terms, best, plan, data, master, succeeded):
+    def _published_model(self, terms, best, plan, rows, master, succeeded):
         if not succeeded:
             return default_model(self.estimator, plan.classes, self.n_features_in_)
         if terms.refit == "winner":
             return best.model
-        return self._refit(best.params, plan, data, master)
+        return self._refit(best.params, plan, rows, master)
 
-    def _refit(self, params, plan, data, master):
+    def _refit(self, params, plan, rows, master):
         """Train the winner once more, on all rows; priced at the dearest candidate."""
         adapter = find_adapter(with_settings(self.estimator, params))
         if plan.quote.level is not None:
@@ -503,7 +494,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         try:
             return Runner.quietly(
                 lambda: adapter.publish(
-                    adapter.fit(data.X, data.y, classes=plan.classes, seed=child_seed(master, "refit"))
+                    adapter.fit(*rows, classes=plan.classes, seed=child_seed(master, "refit"))
                 ),
                 child_seed(master, "refit global"),
             )

@@ -14,11 +14,12 @@ from sklearn.base import clone
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, InvalidTypeError
 from skdptune._validation import describe, invalid_type, invalid_value
+from skdptune.candidates._seeding import quick_clone
 
 __all__ = ["ParamSpace"]
 
 MAX_PRICED_CHOICES = 2048
-MAX_CHECKED_CHOICES = 512
+MAX_CHECKED_CHOICES = 128
 
 
 class _Choice:
@@ -241,9 +242,8 @@ def with_settings(estimator, settings):
     InvalidParameterError
         If a name does not exist or a value is refused by ``set_params``.
     """
-    trial = clone(estimator)
     try:
-        return trial.set_params(**{name: _fresh(value) for name, value in settings.items()})
+        return quick_clone(estimator, settings)  # seeds are cleared: every run gets its own
     except (ValueError, TypeError, AttributeError) as error:
         kind = InvalidTypeError if isinstance(error, TypeError) else InvalidParameterError
         raise kind(

@@ -59,9 +59,9 @@ def test_delta_is_the_hockey_stick(seed, singular):
     flipped = profile(pair.swap(), EPSILONS)
     np.testing.assert_allclose(pair.swap().delta(EPSILONS), flipped, atol=1e-14)
     # duality of the two orders
-    x = np.exp(EPSILONS)
-    dual = 1 - x + x * pair.swap().delta(-EPSILONS)
-    np.testing.assert_allclose(pair.delta(EPSILONS), dual, atol=1e-12 * x.max() ** 0.1, rtol=1e-6)
+    near = EPSILONS[np.abs(EPSILONS) <= 6]
+    dual = 1 - np.exp(near) + np.exp(near) * pair.swap().delta(-near)
+    np.testing.assert_allclose(pair.delta(near), dual, atol=1e-12)
     assert pair.swap().swap().cache_key == pair.cache_key
 
 

@@ -18,11 +18,8 @@ def _adapters():
     from skdptune.candidates._diffprivlib._linear_regression import LinearRegressionAdapter
     from skdptune.candidates._diffprivlib._logistic import LogisticRegressionAdapter
     from skdptune.candidates._diffprivlib._naive_bayes import GaussianNBAdapter
-    from skdptune.candidates._diffprivlib._steps import (
-        KMeansRefusal,
-        PCAAdapter,
-        StandardScalerAdapter,
-    )
+    from skdptune.candidates._diffprivlib._pca import PCAAdapter
+    from skdptune.candidates._diffprivlib._steps import KMeansRefusal, StandardScalerAdapter
 
     models = require_diffprivlib().models
     return {

@@ -65,7 +65,7 @@ def require_diffprivlib():
     complaint = _complaint(_installed("diffprivlib"), _installed("scikit-learn"))
     if complaint is not None:
         raise MissingDependencyError(complaint)
-    for name in ("mechanisms", "models", "models.forest", "models.utils"):
+    for name in ("mechanisms", "models"):
         importlib.import_module(f"diffprivlib.{name}")
     return importlib.import_module("diffprivlib")
 
