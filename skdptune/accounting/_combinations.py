@@ -7,7 +7,11 @@ import numpy as np
 from skdptune.accounting._compose import compose_pairs
 from skdptune.accounting._mechanisms import Mechanism, Nothing
 from skdptune.accounting._noise_pairs import gaussian_pair
-from skdptune.accounting._pairs import mixture_pair, pair_from_profile, worst_pair
+from skdptune.accounting._pair_builders import (
+    mixture_pair,
+    pair_from_two_profiles,
+    worst_pair,
+)
 
 __all__ = ["Composition", "Mixture", "TwoSteps", "Worst", "compose", "mixture", "worst"]
 
@@ -245,6 +249,4 @@ def _two_step_pair(pair, points=1500, splits=300):
     for step, cost in zip(s, first, strict=True):
         best = np.minimum(best, cost + np.exp(step) * back.delta(eps - step))
     best[-1] = min(best[-1], forth.delta(high) + np.exp(high) * back.delta(low))
-    flipped = -np.expm1(-eps[:0:-1]) + np.exp(-eps[:0:-1]) * best[:0:-1]
-    losses = np.concatenate([-eps[:0:-1], eps])
-    return pair_from_profile(losses, np.concatenate([flipped, best]))
+    return pair_from_two_profiles(eps, best, best)

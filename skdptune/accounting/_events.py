@@ -8,7 +8,7 @@ from skdptune._exceptions import PricingError
 from skdptune._validation import check_instance, describe
 from skdptune.accounting import _mechanisms as nodes
 from skdptune.accounting._combinations import compose
-from skdptune.accounting._pairs import pair_from_atoms, pair_from_two_pmfs
+from skdptune.accounting._pair_builders import pair_from_atoms, pair_from_two_pmfs
 from skdptune.accounting._relations import dp_accounting_relation
 
 __all__ = ["dp_sgd_node", "gaussian_node", "node_from_event", "node_from_pld"]

@@ -390,13 +390,20 @@ def _fineness(rtol, epsilon, scale, sharpness):
 
 def _coarse(grids, delta, start, scale):
     """Return a rough solution from a coarse lattice, the scale of epsilon, the sharpness of w."""
-    for finer in (1.0, 0.3, 0.1):
-        lattice = grids.lattices(0.5 * scale * finer, 0.2 * finer, 0.0)[0]
-        if lattice.upper(np.array([_MAX_EPSILON]))[0] <= delta:
+    least = 0.7 * start
+    for attempt in range(8):
+        lattice = grids.lattices(0.5 * scale, 0.2, least)[0]
+        near, far = lattice.upper(np.array([least, _MAX_EPSILON]))
+        if attempt == 0 and near <= delta and least > 0:
+            lattice, least = grids.lattices(0.5 * scale, 0.2, 0.0)[0], 0.0
             break
+        if near <= delta or far <= delta:
+            break
+        least = 2 * least + scale  # useless cells are found better from above
     sharpness = grids.sharpness(lattice.cells)
+    start = max(start, least)
     points = start + scale * np.concatenate([[0.0], 2.0 ** np.arange(-1, 24)])
-    points = np.unique(np.concatenate([[0.0], points[points < _MAX_EPSILON], [_MAX_EPSILON]]))
+    points = np.unique(np.concatenate([[least], points[points < _MAX_EPSILON], [_MAX_EPSILON]]))
     last = 0
     for first in range(0, points.size, 6):  # a few at a time: the root is usually near the start
         values = lattice.upper(points[first : first + 6])
@@ -407,7 +414,7 @@ def _coarse(grids, delta, start, scale):
     else:
         return None, scale, sharpness
     if last == 0:
-        return 0.0, scale, sharpness
+        return least, scale, sharpness
     low, high = _root(lattice.upper, delta, points[last - 1], points[last], 0.003 * points[last])
     ends = lattice.upper(np.array([high, high + 0.1 * scale]))
     if ends[1] > 0 and ends[0] > ends[1]:

@@ -13,7 +13,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from skdptune.accounting._compose import DEFAULT_SPACING
-from skdptune.accounting._pairs import DominatingPair, pair_from_atoms
+from skdptune.accounting._pair_builders import pair_from_atoms
+from skdptune.accounting._pairs import DominatingPair
 
 __all__ = [
     "discrete_gaussian_pair",

@@ -14,15 +14,7 @@ from scipy.special import logsumexp
 
 from skdptune._validation import invalid_value
 
-__all__ = [
-    "DominatingPair",
-    "mixture_pair",
-    "pair_from_atoms",
-    "pair_from_pmf",
-    "pair_from_profile",
-    "pair_from_two_pmfs",
-    "worst_pair",
-]
+__all__ = ["DominatingPair"]
 
 _SUM_TOLERANCE = 1e-9  # how much a measure may lack before it is called broken
 _EXCESS_TOLERANCE = 1e-6  # too much mass only raises the price: long compositions round up
@@ -102,12 +94,14 @@ class DominatingPair:
         missing = 1 - total
         if missing > _SUM_TOLERANCE or -missing > _EXCESS_TOLERANCE:
             raise invalid_value(f"sum of {measure}", "one within 1e-9", total)
-        if 0 < missing <= _SPREAD and total > extra:
+        if missing <= 1e-15:
+            pass  # the rounding of the sum itself
+        elif missing <= _SPREAD and total > extra:
             # rounding of the masses themselves: each is raised by that relative error
             mass = mass * (1 + missing / (total - extra))
             mass.setflags(write=False)
             object.__setattr__(self, measure, mass)
-        elif missing > 0:
+        else:
             extra += missing
         object.__setattr__(self, rest, extra)
 
@@ -372,224 +366,3 @@ class DominatingPair:
         from skdptune.accounting._compose import compose_pairs
 
         return compose_pairs([(self, count)])
-
-
-def pair_from_atoms(losses, p, q, p_infinite=0.0, q_zero=0.0, spacing=None, symmetric=False):
-    """Return a pair from atoms in any order; atoms of equal loss are merged (exact).
-
-    Examples
-    --------
-    >>> pair_from_atoms([1.0, -1.0, 1.0], [0.5, 0.2, 0.3], [0.2, 0.5, 0.3]).size
-    2
-    """
-    losses, p, q = (np.asarray(v, dtype=np.float64) for v in (losses, p, q))
-    places, inverse = np.unique(losses, return_inverse=True)
-    p = np.bincount(inverse, p, places.size)
-    q = np.bincount(inverse, q, places.size)
-    keep = (p > 0) | (q > 0)
-    return DominatingPair(places[keep], p[keep], q[keep], p_infinite, q_zero, spacing, symmetric)
-
-
-def mixture_pair(pairs, weights):
-    """Return the pair of a public random choice among ``pairs`` (the choice is released).
-
-    The disjoint union of the pairs, each scaled by its weight: exact, in both directions.
-    """
-    weights = np.asarray(weights, dtype=np.float64)
-    spacings = {pair.spacing for pair in pairs}
-    spacing = spacings.pop() if len(spacings) == 1 else None
-    losses = np.concatenate([pair.losses for pair in pairs])
-    if spacing is not None:  # equal multiples computed apart must merge
-        losses = np.rint(losses / spacing) * spacing
-    return pair_from_atoms(
-        losses,
-        np.concatenate([w * pair.p for pair, w in zip(pairs, weights, strict=True)]),
-        np.concatenate([w * pair.q for pair, w in zip(pairs, weights, strict=True)]),
-        float(sum(w * pair.p_infinite for pair, w in zip(pairs, weights, strict=True))),
-        float(sum(w * pair.q_zero for pair, w in zip(pairs, weights, strict=True))),
-        spacing,
-        all(pair.symmetric for pair in pairs),
-    )
-
-
-def pair_from_profile(losses, deltas, spacing=None, symmetric=False):
-    """Return the pair whose profile joins certified hockey-stick values by straight lines.
-
-    Parameters
-    ----------
-    losses : array-like of shape (n,), ascending
-        The epsilons (nats, any sign) at which the profile was bounded.
-    deltas : array-like of shape (n,)
-        Upper bounds of H_{e^eps}(P|Q) there. The true profile is convex in e^eps and equals one
-        at e^eps = 0, so it lies below the largest convex function under the points, which is
-        what is used: noise in the values can only be removed where convexity proves it wrong.
-
-    Notes
-    -----
-    Connect the dots: Doroshenko et al., arXiv 2207.04380v1, Algorithm 1. Beyond the last loss the
-    profile stays at its last value, as mass of infinite loss.
-    """
-    eps = np.asarray(losses, dtype=np.float64)
-    deltas = np.clip(np.asarray(deltas, dtype=np.float64), 0.0, 1.0)
-    deltas = np.maximum(deltas, -np.expm1(np.minimum(eps, 0.0)))
-    x = np.concatenate([[0.0], np.exp(eps)])
-    y = np.concatenate([[1.0], deltas])
-    hull = _lower_hull(x, y)
-    x, y, node = x[hull], y[hull], eps[hull[1:] - 1]
-    slopes = np.append(np.diff(y) / np.diff(x), 0.0)  # the last piece is flat
-    slopes = np.minimum(slopes, 0.0)
-    q = np.maximum(np.diff(slopes), 0.0)
-    p = q * x[1:]
-    p_infinite = float(y[-1])
-    q_zero = max(0.0, 1.0 + float(slopes[0]))
-    return DominatingPair(node, p, q, p_infinite, q_zero, spacing, symmetric)
-
-
-def _lower_hull(x, y):
-    """Return the indices of the lower convex hull of points with ascending x."""
-    hull = []
-    for i in range(x.size):
-        while len(hull) >= 2:
-            a, b = hull[-2], hull[-1]
-            if (y[b] - y[a]) * (x[i] - x[b]) >= (y[i] - y[b]) * (x[b] - x[a]):
-                hull.pop()
-            else:
-                break
-        hull.append(i)
-    return np.array(hull)
-
-
-def _pmf_atoms(pmf):
-    """Return (losses, p, p_infinite, spacing) of a dp_accounting probability mass function."""
-    dense = pmf.to_dense_pmf()
-    spacing = float(dense._discretization)
-    losses = (dense._lower_loss + np.arange(dense.size)) * spacing
-    p = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)
-    return losses[p > 0], p[p > 0], float(min(dense._infinity_mass, 1.0)), spacing
-
-
-def pair_from_pmf(pmf, symmetric=False):
-    """Return the pair of one of dp_accounting's probability mass functions (pessimistic).
-
-    The function holds the P-mass of each loss; the Q-mass follows from the ratio, and Q-mass that
-    is missing sits at zero ratio. P-mass gained by rounding in a composition is taken from the
-    lowest losses: the profile above them is kept, and below them it becomes the straight line to
-    (0, 1), under which no convex profile can pass.
-    """
-    losses, p, p_infinite, spacing = _pmf_atoms(pmf)
-    excess = float(p.sum()) + p_infinite - 1
-    if excess > _SPREAD:
-        gone = np.minimum(np.maximum(excess - (np.cumsum(p) - p), 0.0), p)
-        keep = p - gone > 0
-        losses, p = losses[keep], (p - gone)[keep]
-    elif excess < 0:
-        p_infinite -= excess  # mass lost by rounding: at infinite loss
-    q = p * np.exp(-losses)
-    q_zero = max(1 - float(q.sum()), 0.0)
-    return DominatingPair(losses, p, q, p_infinite, q_zero, spacing, symmetric)
-
-
-def pair_from_two_pmfs(remove, add):
-    """Return the pair that covers two probability mass functions, one for each direction.
-
-    Only what both state for epsilon >= 0 is used, since that is what they are built and tested
-    for; for epsilon < 0 each direction follows from the other.
-    """
-    return worst_pair([_upper_part(remove), _upper_part(add).swap()])
-
-
-def _upper_part(pmf):
-    """Return the least pair with the function's profile at epsilon >= 0.
-
-    Atoms of positive loss stay; all other mass becomes one atom, which keeps the sums at one
-    whatever mass a composition gained.
-    """
-    losses, p, p_infinite, _ = _pmf_atoms(pmf)
-    losses, p = losses[losses > 0], p[losses > 0]
-    q = p * np.exp(-losses)
-    p_rest, q_rest = 1 - float(p.sum()) - p_infinite, 1 - float(q.sum())
-    if p_rest <= 0 or q_rest <= 0:  # hardly private at all
-        return DominatingPair(losses, p, q, p_infinite + max(p_rest, 0), max(q_rest, 0))
-    at = np.log(p_rest) - np.log(q_rest)
-    return pair_from_atoms(
-        np.append(losses, at), np.append(p, p_rest), np.append(q, q_rest), p_infinite
-    )
-
-
-def worst_pair(pairs):
-    """Return the pair whose profile is the largest of the given ones, at every epsilon.
-
-    Between two neighbouring atoms of the union each profile is linear in e^eps, so the upper
-    envelope of the lines is exact; it is convex and has both masses one.
-    """
-    pairs = list(pairs)
-    best = pairs[0]
-    for pair in pairs[1:]:
-        best = _worst_of_two(best, pair)
-    return best
-
-
-def _worst_of_two(one, two):
-    """Return the upper envelope of two profiles."""
-    if one.cache_key == two.cache_key:
-        return one
-    nodes = np.union1d(one.losses, two.losses)
-    ahead = _advantage(one, two, nodes)
-    if np.all(ahead >= 0) and one.p_infinite >= two.p_infinite and one.q_zero >= two.q_zero:
-        return one
-    if np.all(ahead <= 0) and two.p_infinite >= one.p_infinite and two.q_zero >= one.q_zero:
-        return two
-    symmetric = one.symmetric and two.symmetric
-    lines = [_lines(pair, nodes) for pair in (one, two)]
-    # Intervals (-inf, n_0], [n_0, n_1], ..., [n_last, inf). A crossing inside an interval gets an
-    # atom of its own; the winner on each side is read at the interval's ends.
-    first = 0 if one.q_zero >= two.q_zero else 1
-    last = 0 if one.p_infinite >= two.p_infinite else 1
-    winners = np.where(ahead >= 0, 0, 1)
-    left = np.concatenate([[first], winners])
-    right = np.concatenate([winners, [last]])
-    where = np.arange(nodes.size + 1)
-    a = np.array([line[0] for line in lines])
-    b = np.array([line[1] for line in lines])
-    a_left, b_left = a[left, where], b[left, where]
-    a_right, b_right = a[right, where], b[right, where]
-    # atoms at the nodes: the drop of both lines from the interval before to the one after
-    p_node, q_node = a_right[:-1] - a_left[1:], b_right[:-1] - b_left[1:]
-    cross = np.flatnonzero(left != right)
-    p_cross, q_cross = a_left[cross] - a_right[cross], b_left[cross] - b_right[cross]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        at = np.log(p_cross) - np.log(q_cross)
-    low = np.concatenate([[-np.inf], nodes])[cross]
-    high = np.concatenate([nodes, [np.inf]])[cross]
-    at = np.clip(np.where(np.isfinite(at), at, np.where(np.isfinite(low), low, high)), low, high)
-    return pair_from_atoms(
-        np.concatenate([nodes, at]),
-        np.maximum(np.concatenate([p_node, p_cross]), 0.0),
-        np.maximum(np.concatenate([q_node, q_cross]), 0.0),
-        max(one.p_infinite, two.p_infinite),
-        max(one.q_zero, two.q_zero),
-        None,
-        symmetric,
-    )
-
-
-def _advantage(one, two, nodes):
-    """Return the sign of profile one minus profile two at ``nodes``, zero within rounding."""
-    # for negative epsilon compare the swapped profiles: H_x(P|Q) = 1 - x + x H_{1/x}(Q|P)
-    up = nodes >= 0
-    gap = np.empty(nodes.size)
-    scale = np.empty(nodes.size)
-    for mask, first, second, sign in (
-        (up, one, two, 1.0),
-        (~up, one.swap(), two.swap(), -1.0),
-    ):
-        high, low = first.delta(sign * nodes[mask]), second.delta(sign * nodes[mask])
-        gap[mask], scale[mask] = high - low, np.maximum(high, low)
-    return np.where(np.abs(gap) <= 1e-13 * scale, 0.0, gap)
-
-
-def _lines(pair, nodes):
-    """Return (A, B) of the profile A - e^eps B on each interval between ``nodes``."""
-    p_tail, q_tail = pair._tails
-    index = np.concatenate([[0], np.searchsorted(pair.losses, nodes, side="right")])
-    return p_tail[index] + pair.p_infinite, q_tail[index]

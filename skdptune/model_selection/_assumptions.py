@@ -71,8 +71,8 @@ def _release(refit, level, seeded):
         False: "no model",
     }[refit]
     sentences = [
-        f"Released: the winner's parameters, its noisy score and {model}, once; nothing about the other tries, their "
-        "number, or the running time.",
+        f"Released: the winner's parameters, its noisy score and {model}, once; nothing about the other tries or their "
+        "number. The running time is not part of the release.",
         "Whether a run fails does not depend on any private row.",
         "The noise of the libraries used is sampled in floating point as if it were exact, except for the "
         "score's.",

@@ -171,6 +171,8 @@ def _price(terms, trainings, refits):
     )
     selected = [best_of(curve, terms.run_count) for curve in row_curves]
     refit = _worst(refits) if refits else None
+    most = max(cost.scorings for cost in terms.scheme.row_costs(terms.n_samples))
+    n_scored = terms.scheme.n_scored(terms.n_samples) // max(1, most)  # noise grows with the most scored row
     whole = [curve if refit is None else curve + refit for curve in selected]
     spent = PrivacySpent(
         curve=_worst(whole),
@@ -182,6 +184,7 @@ def _price(terms, trainings, refits):
         relation=terms.relation,
         n_samples=terms.n_samples,
         score_noise=noise,
+        n_scored=None if noise is None else n_scored,
     )
     return spent, noise
 
@@ -214,11 +217,16 @@ def _run_curve(kind, trainings, noise, relation):
 
 
 def _undominated(curves):
-    """Drop curves that lie below another one: every valid price of the latter covers them."""
+    """Drop curves that certainly lie below another one: every price of the latter covers them.
+
+    Certain means compared as dominating pairs. Where the upper curve is known by its Renyi divergences
+    alone, they can be compared at finitely many orders only, and a price may use others: then both
+    are priced and the worse price is taken.
+    """
     distinct = list(dict.fromkeys(curves))
     kept = []
     for i, curve in enumerate(distinct):
-        rivals = kept + distinct[i + 1 :]
+        rivals = [other for other in kept + distinct[i + 1 :] if other.pair is not None]
         if not any(curve.lies_below(other) for other in rivals):
             kept.append(curve)
     return kept

@@ -54,6 +54,8 @@ class PrivacySpent:
         The number of private rows it was priced for; None where the price does not depend on it.
     score_noise : object or None
         The noise on the score; None for public validation rows.
+    n_scored : int or None
+        The public number of rows that the score is divided by.
     assumptions : tuple of str
         What the guarantee rests on.
 
@@ -88,6 +90,7 @@ class PrivacySpent:
     relation: str
     n_samples: int | None
     score_noise: object
+    n_scored: int | None = None
     assumptions: tuple = ()
     versions: tuple = field(default_factory=_versions, compare=False)
 
@@ -102,6 +105,13 @@ class PrivacySpent:
     def rdp(self, orders):
         """Return the Renyi divergences (nats) of the whole search, shape (n_orders,)."""
         return self.curve.rdp(orders)
+
+    @property
+    def score_standard_deviation(self):
+        """Standard deviation of the noise on a score whose range is 1; None with public validation rows."""
+        if self.score_noise is None or not self.n_scored:
+            return None
+        return self.score_noise.standard_deviation / self.n_scored
 
     @property
     def method(self):
@@ -166,7 +176,15 @@ class PrivacySpent:
             rows.append(("(closed form)", closed))
         lines = [f"Privacy cost at delta = {delta:g}, relation {self.relation}"]
         lines += [f"  {name:<17} epsilon = {_round_up(value)}" for name, value in rows]
-        lines.append(f"  tries: {self.run_count!r}, priced by {self.method}")
+        lines.append(
+            f"  tries: {self.run_count!r}, mean {self.run_count.mean:.4g}, 99 % of searches within "
+            f"{self.run_count.quantile(0.99)}; priced by {self.method}"
+        )
+        if self.score_standard_deviation is not None:
+            lines.append(
+                f"  noise on each score: standard deviation {self.score_standard_deviation:.2g} of its range, "
+                f"from {self.n_scored} rows"
+            )
         if self.assumptions:
             lines.append("Assumes:")
             lines += [f"  - {sentence}" for sentence in self.assumptions]

@@ -92,6 +92,13 @@ class RunCount:
     ======================  =====================================================================
 
     Prices are computed from r and not from x = 1 - r, so that nothing is lost for tiny r.
+
+    Examples
+    --------
+    >>> from skdptune.run_counts import Geometric
+    >>> k = Geometric(mean=4)
+    >>> k.attainment(1e-300), k.pmf([1, 2]), k.sf(2), k.quantile(0.99)
+    (4e-300, array([0.25  , 0.1875]), 0.5625, 17)
     """
 
     _ARGUMENTS = {}  # field name -> constructor argument, where the two differ

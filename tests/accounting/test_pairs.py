@@ -11,14 +11,15 @@ from scipy.stats import binom
 from skdptune._exceptions import InvalidParameterError
 from skdptune.accounting import _noise_pairs
 from skdptune.accounting._compose import compose_pairs, nothing_pair
-from skdptune.accounting._pairs import (
-    DominatingPair,
+from skdptune.accounting._pair_builders import (
     mixture_pair,
     pair_from_pmf,
     pair_from_profile,
     pair_from_two_pmfs,
+    pair_from_two_profiles,
     worst_pair,
 )
+from skdptune.accounting._pairs import DominatingPair
 
 EPSILONS = np.concatenate([np.linspace(-6, 6, 241), [-30.0, 30.0, 1e-9]])
 
@@ -136,6 +137,10 @@ def test_worst_of_a_pair_and_itself_is_itself():
 def test_profile_of_a_pair_gives_the_pair_back(seed):
     pair = random_pair(np.random.default_rng(seed), singular=seed % 2 == 1)
     rebuilt = pair_from_profile(pair.losses, profile(pair, pair.losses))
+    np.testing.assert_allclose(rebuilt.delta(EPSILONS), profile(pair, EPSILONS), atol=1e-10)
+    dominates(rebuilt, pair, slack=1e-10)
+    eps = np.unique(np.append(np.abs(pair.losses), 0.0))
+    rebuilt = pair_from_two_profiles(eps, profile(pair, eps), profile(pair.swap(), eps))
     np.testing.assert_allclose(rebuilt.delta(EPSILONS), profile(pair, EPSILONS), atol=1e-10)
     dominates(rebuilt, pair, slack=1e-10)
 

@@ -5,6 +5,7 @@ import collections
 import numpy as np
 import pytest
 import scipy.stats
+from sklearn.pipeline import make_pipeline
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, InvalidTypeError
 from skdptune.model_selection._space import ParamSpace, with_settings
@@ -81,10 +82,17 @@ def test_unknown_names_are_refused_before_anything_is_drawn():
         ParamSpace({"depth": [1]}).check_names(Toy())
 
 
-def test_settings_leave_the_template_alone():
-    template, value = Toy(s=1.0), Toy(s=3.0)
-    assert with_settings(template, {"s": 2.0}).s == 2.0 and template.s == 1.0
-    assert with_settings(template, {"random_state": value}).random_state is not value
+def test_settings_leave_the_template_and_the_values_alone():
+    template, value = make_pipeline(Toy(s=1.0)), Toy(s=3.0)
+    assert with_settings(template, {"toy__s": 2.0}).steps[0][1].s == 2.0
+    replaced = with_settings(template, {"toy": value}).steps[0][1]
+    assert replaced.s == 3.0 and replaced is not value
+    assert template.steps[0][1].s == 1.0
+
+
+def test_seeds_of_the_template_do_not_reach_the_candidates():
+    assert with_settings(Toy(random_state=3), {"s": 2.0}).random_state is None
+    assert with_settings(make_pipeline(Toy(random_state=3)), {"toy__s": 2.0})[0].random_state is None
 
 
 def test_small_spaces_are_checked_in_full():

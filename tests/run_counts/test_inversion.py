@@ -54,6 +54,16 @@ def test_gamma_read_off_is_conservative_too(mean, eta):
     assert 0 <= realised / mp.mpf(mean) - 1 < 1e-13
 
 
+@pytest.mark.parametrize("mean", [1.0001, 1.003, 1.7, 3.3, 10.0])
+def test_gamma_near_one_is_rounded_down(mean):
+    eta = 1e4  # gamma lies within 1e-3 of 1, where its own spacing is felt
+    run_count = TruncatedNegativeBinomial(mean, eta)
+    with mp.workdps(60):
+        gamma = mp.mpf(run_count.gamma)
+        realised = eta * (1 - gamma) / (gamma * (1 - gamma**eta))
+    assert 0 <= realised / mp.mpf(mean) - 1 < 1e-10
+
+
 def test_random_means_and_shapes():
     rng = np.random.default_rng(5)
     for _ in range(300):

@@ -18,6 +18,7 @@ from skdptune.run_counts import (
     Poisson,
     TruncatedNegativeBinomial,
 )
+from skdptune.run_counts._tables import WideSum
 
 SMALL_R = [1e-100, 1e-40, 1e-18, 1e-12, 1e-7, 1e-5, 1e-3, 0.1, 0.5, 0.9]
 
@@ -49,6 +50,22 @@ def test_the_weight_at_tiny_r_is_an_upper_bound():
     weight = run_count.log_weight(np.array([0.0, 1e-300, 1e-150, 1e-100]))
     assert weight[0] == weight[1] == math.log(run_count.mean)
     assert np.all(np.diff(weight) <= 1e-10)
+
+
+def test_wide_sums_where_everything_has_vanished():
+    counts = np.array([1e3, 1e6, 1e9, 1e12])
+    mass = np.array([-690.0, -500.0, -2.0, -0.2])
+    wide = WideSum(mass, counts)
+    log_x = -np.array([1e-13, 1e-9, 2.5e-7, 1e-3, 0.9, 300.0])
+    for floor in (-np.inf, -800.0):
+        with mp.workdps(40):
+            terms = [
+                mp.exp(floor) + mp.fsum(mp.exp(m + mp.mpf(k) * mp.mpf(x)) for m, k in zip(mass, counts, strict=True))
+                for x in log_x
+            ]
+            wanted = [float(mp.log(term)) for term in terms]
+        got = wide.log_power(log_x, np.full(6, floor))
+        np.testing.assert_allclose(got, wanted, rtol=1e-13)
 
 
 def test_zipf_survival_and_quantiles_far_out():
