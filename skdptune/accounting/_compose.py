@@ -21,11 +21,12 @@ __all__ = ["DEFAULT_SPACING", "compose_pairs"]
 DEFAULT_SPACING = 1e-4
 _TAIL = 1e-42  # mass cut from each end of a composition, charged as infinite loss
 _MAX_CELLS = 2**19
+_EXACT_BITS = 18  # log2 of the most atoms that different grids are multiplied out to
 _UNIT = 2.3e-16
 # in units of one over the standard deviation of the composed loss: a tilt by t moves a normal
 # law by t deviations. All serve Chernoff's bound; those that some cell still needs, a convolution.
 _TILTS = np.array([0.25, 0.6, 1.2, 2.0, 3.0, 4.2, 5.6, 7.2, 9.0, 11.0, 13.5, 17.0, 23.0])
-_SHARP = 1e-4  # a cell's relative error below which no other tilt is tried for it
+_SHARP = 1e-6  # a cell's relative error below which no other tilt is tried for it
 _FAINT = 1e-33  # cells lighter than this under both measures need no digits
 
 
@@ -63,6 +64,17 @@ def compose_pairs(counted, max_cells=_MAX_CELLS):
     if sum(n * np.log2(pair.size) for pair, n in counted) <= 12:
         return _compose_exactly(counted)
     spacing = _common_spacing(counted)
+    if spacing is None:
+        # grids without a simple common spacing: each by itself, then few atoms multiply out;
+        # what is left is split onto one grid, never one coarser than the default
+        groups = {}
+        for pair, n in counted:
+            groups.setdefault(pair.spacing, []).append((pair, n))
+        counted = [(compose_pairs(group, max_cells), 1) for group in groups.values()]
+        if sum(np.log2(pair.size) for pair, _ in counted) <= _EXACT_BITS:
+            return _compose_exactly(counted)
+        known = [pair.spacing or DEFAULT_SPACING for pair, _ in counted]
+        spacing = min(*known, DEFAULT_SPACING)
     while True:
         parts = [(pair.coarsen(spacing), n) for pair, n in counted]
         sums = _LossSum(parts, spacing)
@@ -77,14 +89,13 @@ def nothing_pair():
 
 
 def _common_spacing(counted):
-    """Return a spacing of which all grids are multiples, if a simple one exists."""
+    """Return a spacing of which all grids are multiples, or None if no simple one exists."""
     known = sorted({pair.spacing or DEFAULT_SPACING for pair, _ in counted})
     spacing = known[0]
     for other in known[1:]:
         ratio = Fraction(other / spacing).limit_denominator(1000)
         if abs(float(ratio) - other / spacing) > 1e-12 * other / spacing:
-            # grids that do not nest have to be split: never onto one coarser than the default
-            return min(known[0], DEFAULT_SPACING)
+            return None
         spacing /= ratio.denominator
     return spacing
 
@@ -94,7 +105,7 @@ def _singular(counted, field):
     with np.errstate(divide="ignore"):
         logs = [n * np.log1p(-min(getattr(pair, field), 1.0)) for pair, n in counted]
     # rounded up: equal to a delta that was asked for, it must not fall below it by rounding
-    return float(min(-np.expm1(sum(logs)) * (1 + 1e-15), 1.0))
+    return float(min(-np.expm1(sum(logs)) * (1 + 1e-15), 1.0)) + 0.0
 
 
 def _compose_exactly(counted):
@@ -139,8 +150,10 @@ class _LossSum:
             ]
         spread = np.sqrt(sum(n * self._variance(pair) for pair, n in counted))
         unit = 1.0 / max(spread, spacing)
-        high, low = _TILTS * unit, -1.0 - _TILTS[::-1] * unit
-        self.tilts = np.concatenate([low, [-1.0, -0.75, -0.5, -0.25, 0.0], high])
+        # a rare large loss decays at a rate of its own, far slower than the bulk's deviation
+        slow = 0.7 * 1.6 ** np.arange(np.clip(np.ceil(np.log(unit * 0.36) / np.log(1.6)), 0, 24))
+        high = np.union1d(_TILTS * unit, slow)
+        self.tilts = np.concatenate([-1.0 - high[::-1], [-1.0, -0.75, -0.5, -0.25, 0.0], high])
         self.log_m = np.array([self._log_moment(t) for t in self.tilts])
         self._set_window()
 
@@ -173,11 +186,12 @@ class _LossSum:
         self.cells = self.last - self.first + 1
         self.cut = self.first > first or self.last < last
 
-    def _outside(self, tilt, log_m):
-        """Bound the tilted mass beyond the window: it would wrap round into it."""
+    def _outside(self, tilt, log_m, length):
+        """Bound the tilted mass so far out that it wraps round into the window."""
         if not self.cut:
             return 0.0
-        low, high = (self.first - 1) * self.spacing, (self.last + 1) * self.spacing
+        low = (self.last - length) * self.spacing
+        high = (self.first + length) * self.spacing
         further = self.log_m - log_m
         above, below = self.tilts > tilt, self.tilts < tilt
         parts = []
@@ -187,12 +201,10 @@ class _LossSum:
         return float(sum(parts))
 
     def _convolved(self, tilt, length):
-        """Return the tilted law of the sum on the window (each cell within the noise)."""
+        """Return the tilted law of the sum on the window, and its largest cell anywhere."""
         spectrum = np.ones(length // 2 + 1, dtype=complex)
         shift = 0
-        for (pair, count), index, log_p in zip(
-            self.counted, self.index, self.log_p, strict=True
-        ):
+        for (pair, count), index, log_p in zip(self.counted, self.index, self.log_p, strict=True):
             weight = log_p + tilt * pair.losses
             weight = np.exp(weight - weight.max())
             weight /= weight.sum()
@@ -202,10 +214,12 @@ class _LossSum:
             spectrum *= fft.rfft(np.bincount(place, weight, length)) ** count
             shift += count * centre
         law = fft.irfft(spectrum, length)
-        return np.roll(law, (shift - self.first) % length)[: self.cells]
+        return np.roll(law, (shift - self.first) % length)[: self.cells], law.max()
 
     def pair(self):
-        length = fft.next_fast_len(self.cells, real=True)
+        # room beyond the window: what falls there does not wrap into it
+        wanted = self.cells + self.cells // 2 if self.cut else self.cells
+        length = fft.next_fast_len(wanted, real=True)
         losses = np.arange(self.first, self.last + 1) * self.spacing
         # error of the power: each factor of the spectrum is off by about one rounding
         runs = sum(n for _, n in self.counted)
@@ -218,12 +232,12 @@ class _LossSum:
         log_p, error = np.full(self.cells, np.inf), np.where(faint, 0.0, np.inf)
         for which in self._order():
             tilt, log_m = self.tilts[which], self.log_m[which]
-            outside = self._outside(tilt, log_m)
-            needed = which in self._always or np.any(error[owner == which] > _SHARP)
+            outside = self._outside(tilt, log_m, length)
+            needed = which in self._always or np.any(error[np.abs(owner - which) <= 1] > _SHARP)
             if outside > 1e-6 or not needed:
                 continue
-            law = self._convolved(tilt, length)
-            noise = unit * law.max() + outside
+            law, peak = self._convolved(tilt, length)
+            noise = unit * peak + outside
             # each cell rounded up by its error: every tilt bounds it, the least bound is kept
             bound = np.log(np.maximum(law, 0.0) + noise) - tilt * losses + log_m
             np.minimum(log_p, bound, out=log_p)

@@ -273,7 +273,7 @@ class Grids:
         middle = np.interp([0.16, 0.84], low_q[1:], np.nan_to_num(cells.losses, posinf=50, neginf=-50))
         spread = max(0.5 * (middle[1] - middle[0]), 1e-6)
         near = min(max(r, self.reference, 1e-12), 0.5)  # near 1 only 1 - r counts, relatively
-        return float(self.weight.slope(near) / self.weight.value(near)) / spread + 1e-9
+        return float(self.weight.slope(near)[0] / self.weight.value(near)) / spread + 1e-9
 
     def _t_end(self, cells):
         """The Q-mass beyond which placing more T loses more than it gains, about."""
@@ -358,8 +358,13 @@ def _solve(pair, weight, delta, rtol, floor):
     step, eta = _fineness(rtol, rough, scale, sharpness)
     for _ in range(_MAX_ROUNDS):
         tol = max(0.01 * rtol * rough, 1e-12)
-        least = max(rough - 0.25 * eta - 0.5 * step - 0.02 * rough, 0.0)
-        upper, lower = grids.lattices(step, eta, least)
+        margin = 0.25 * eta + 0.5 * step + 0.02 * rough
+        while True:
+            least = max(rough - margin, 0.0)
+            upper, lower = grids.lattices(step, eta, least)
+            if least == 0.0 or upper.upper(np.array([least]))[0] > delta:
+                break
+            rough, margin = least, 2 * margin  # the root lies lower still
         top = _upper_root(upper, delta, least, rough, tol)
         bottom = _lower_root(lower, delta, least, top, tol)
         if top - bottom > rtol * top:  # U may be tighter where W+ and V part
@@ -390,16 +395,19 @@ def _fineness(rtol, epsilon, scale, sharpness):
 
 def _coarse(grids, delta, start, scale):
     """Return a rough solution from a coarse lattice, the scale of epsilon, the sharpness of w."""
-    least = 0.7 * start
-    for attempt in range(8):
-        lattice = grids.lattices(0.5 * scale, 0.2, least)[0]
+    step, low, high, least = 0.5 * scale, 0.0, math.inf, 0.7 * start
+    for _ in range(30):
+        lattice = grids.lattices(step, 0.2, least)[0]
         near, far = lattice.upper(np.array([least, _MAX_EPSILON]))
-        if attempt == 0 and near <= delta and least > 0:
-            lattice, least = grids.lattices(0.5 * scale, 0.2, 0.0)[0], 0.0
+        if near > delta >= far:
             break
-        if near <= delta or far <= delta:
-            break
-        least = 2 * least + scale  # useless cells are found better from above
+        low, high = (low, least) if near <= delta else (least, high)
+        if least == 0.0 or high - low < 0.1 * high < math.inf:
+            return (high if math.isfinite(high) else None), scale, grids.sharpness(lattice.cells)
+        # useless cells are recognised better from above: a larger start may do where this did not
+        least = 2 * least + scale if math.isinf(high) else 0.5 * (low + high) * (low > 0)
+        if least > _MAX_EPSILON:
+            return None, scale, grids.sharpness(lattice.cells)
     sharpness = grids.sharpness(lattice.cells)
     start = max(start, least)
     points = start + scale * np.concatenate([[0.0], 2.0 ** np.arange(-1, 24)])

@@ -78,15 +78,15 @@ class Lattice:
         """
         loss = self.cells.losses[::-1]
         rho = np.zeros(loss.size)
-        low, high = np.full(loss.size, 1e-6), np.exp(-np.maximum(np.minimum(loss, 50.0), 0.0))
+        low, high = np.full(loss.size, 1e-9), np.exp(-np.maximum(np.minimum(loss, 50.0), 0.0))
 
-        def useless(x):  # with 1e-7 to spare: 1 - x is rounded
+        def useless(x):  # with some rounding to spare
             lift = np.minimum(np.exp(np.minimum(loss, 50.0)) * x, 1.0)
-            ratio = self._log_weight(1 - lift) - self._log_weight(1 - x)
-            return loss + ratio + 1e-7 <= self.least
+            ratio = self.weight.log_rest(lift) - self.weight.log_rest(x)
+            return loss + ratio + 1e-9 <= self.least
 
         some, whole = useless(low) & (loss < 50) & (high > low), useless(high) & (loss < 50)
-        for _ in range(12):  # a few digits of rho will do, on the safe side
+        for _ in range(14):  # a few digits of rho will do, on the safe side
             middle = np.sqrt(low * high)
             fine = useless(middle)
             low, high = np.where(fine, middle, low), np.where(fine, high, middle)
@@ -151,15 +151,15 @@ class Lattice:
         weight, error = self.weight, self.cells.position_error
         r, s = self._positions(first, stop)
         p, q = self._masses(first, stop)
-        w_r = weight.value(r * (1 - error)) * (1 + WEIGHT_ERROR)  # rounded up
+        w_r = weight.upper(r * (1 - error))  # rounded up
         s = np.minimum(s * (1 + error), 1.0)
-        w_s = weight.value(s) * (1 - WEIGHT_ERROR)  # rounded down
-        slope = weight.slope(s)
+        w_s = weight.lower(s)  # rounded down
+        steep, flat = weight.slope(s)
         q_low = np.append(self.cells.q, 0.0)[None, : r.shape[1]]
         # d bounds how far w(s) may lie under the bilinear interpolant of its corners on cell k:
         # a chord of length h over a convex w overshoots by at most h/4 times the slopes' drop
-        d = 0.25 * q * (slope[:-1] - slope[1:])
-        d[:, :-1] += 0.25 * q_low[:, :-1] * (slope[:-1, :-1] - slope[:-1, 1:])
+        d = 0.25 * q * (steep[:-1] - flat[1:])
+        d[:, :-1] += 0.25 * q_low[:, :-1] * (steep[:-1, :-1] - flat[:-1, 1:])
         far = np.empty_like(d)  # w(s) at the cell's far corner (k + 1, j + 1)
         far[:, :-1] = w_s[1:, 1:]
         far[:, -1] = weight.at_one
@@ -198,12 +198,12 @@ class Lattice:
         error = self.cells.position_error
         slack_p = abs(self.cells.low[0][-1] - 1) + 4 * error
         slack_q = abs(self.cells.low[1][-1] - 1) + 4 * error
-        slope = self.weight.slope
         rest_q = np.maximum(self.reach[first:stop], q)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             rest_p = np.where(q > 0, p / q * rest_q, 1.0)
-        loose_p = 2 * p * slack_p * slope(np.maximum(1 - rest_p - 2 * slack_p, 0.0)) * (1 + 1e-6)
-        loose_q = 2 * q * slack_q * slope(np.maximum(1 - rest_q - 2 * slack_q, 0.0)) * (1 + 1e-6)
+        slope_p = self.weight.slope(np.maximum(1 - rest_p - 2 * slack_p, 0.0))[0]
+        slope_q = self.weight.slope(np.maximum(1 - rest_q - 2 * slack_q, 0.0))[0]
+        loose_p, loose_q = 2 * p * slack_p * slope_p, 2 * q * slack_q * slope_q
         top = w_r[rows, n] * p
         bottom = self.weight.at_one * (1 - WEIGHT_ERROR) * q
         return loose_p, loose_q, top, bottom, n
@@ -264,9 +264,9 @@ class Lattice:
         r, s = self._positions(first, stop)
         p, q = self._masses(first, stop)
         # w is convex: its integral is at least the midpoint's, at most the trapezoid's
-        gain_p = weight.value((r[:-1] + 0.5 * p) * (1 + error)) * p * (1 - 2 * WEIGHT_ERROR)
-        w_s = weight.value(s * (1 - error))
-        gain_q = 0.5 * (w_s[:-1] + w_s[1:]) * q * (1 + 2 * WEIGHT_ERROR)
+        gain_p = weight.lower((r[:-1] + 0.5 * p) * (1 + error)) * p * (1 - 1e-14)
+        w_s = weight.upper(s * (1 - error))
+        gain_q = 0.5 * (w_s[:-1] + w_s[1:]) * q * (1 + 1e-14)
         if weight.at_zero >= 1e299 or first == 0:
             whole = weight.mass(q) * (1 + WEIGHT_ERROR)  # G(q) - G(0)
             gain_q = np.where(s[:-1] == 0, np.minimum(gain_q, whole), gain_q)
@@ -300,13 +300,13 @@ class Lattice:
         (low_p, low_q), (high_p, high_q) = self.cells.low, self.cells.high
         r = high_p[first:stop, None] + low_p[None, :nodes]
         p, q = self._masses(first, stop)
-        gain_p = weight.value(r * (1 - error)) * p * (1 + WEIGHT_ERROR)  # rounded up
+        gain_p = weight.upper(r * (1 - error)) * p  # rounded up
         far = np.ones_like(gain_p)
         far[:, :-1] = high_q[first + 1 : stop + 1, None] + low_q[None, 1:nodes]
         far = np.minimum(far * (1 + error), 1.0)
         n = self.cells.size - np.arange(first, stop) - 1
         far[np.arange(stop - first), n] = 1.0  # the meeting cell reaches the end
-        gain_q = weight.value(far) * q * (1 - WEIGHT_ERROR)  # rounded down
+        gain_q = weight.lower(far) * q  # rounded down
         if first == 0 and weight.at_zero >= 1e299:  # w(0) infinite: the column holds at most G(p)
             most = float(weight.mass(self.cells.p[-1])) * (1 + WEIGHT_ERROR)
             untouched = r[0] == 0

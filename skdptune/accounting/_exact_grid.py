@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 _HUGE = 1e300  # stands for an infinite weight where only "at least this" is needed
+_SLIVER = 1e-14  # no smaller share of a cell is cut off
 # Relative error allowed for in a weight: log w comes from a handful of elementary functions, whose
 # errors of about 1e-14 are multiplied by at most the size of the logarithm (below 40 where used).
 WEIGHT_ERROR = 4e-12
@@ -78,8 +79,15 @@ def _running(mass):
     return sums
 
 
+# Families whose weight is a few elementary functions; those of others are tabulated first.
+_ELEMENTARY = frozenset(
+    ["Binomial", "Fixed", "Geometric", "Logarithmic", "Poisson", "TruncatedNegativeBinomial"]
+    + ["ZeroTruncatedPoisson"]
+)
+
+
 class Weight:
-    """w and |w'| of one run count, with the ends handled.
+    """w and |w'| of one run count, bounded from both sides.
 
     Parameters
     ----------
@@ -88,27 +96,80 @@ class Weight:
 
     def __init__(self, run_count):
         self.run_count = run_count
-        self.at_zero = float(np.exp(self._log(np.zeros(1)))[0])
-        self.at_one = float(np.exp(self._log(np.ones(1)))[0])
+        self.at_zero = min(float(np.exp(run_count.log_weight(0.0))), _HUGE)
+        self.at_one = float(np.exp(run_count.log_weight(1.0)))
+        self._tabulated = type(run_count).__name__ not in _ELEMENTARY
 
     def _log(self, r):
         with np.errstate(all="ignore"):
-            return np.asarray(self.run_count.log_weight(r), dtype=np.float64)
+            return np.asarray(self.run_count.log_weight(np.minimum(r, 1.0)), dtype=np.float64)
 
     def value(self, r):
-        """w(r) for r in [0, 1] (larger r count as 1); infinity becomes a huge number."""
+        """w(r), not rounded to a side; r beyond 1 counts as 1, infinity as a huge number."""
         with np.errstate(all="ignore"):
-            return np.minimum(np.exp(self._log(np.minimum(r, 1.0))), _HUGE)
+            return np.minimum(np.exp(self._log(r)), _HUGE)
+
+    def upper(self, r):
+        """w(r), rounded up."""
+        if self._tabulated:
+            nodes, high = self._table[0], self._table[1]
+            return np.interp(r, nodes, high)  # a chord lies above a convex function
+        return self.value(r) * (1 + WEIGHT_ERROR)
+
+    def lower(self, r):
+        """w(r), rounded down."""
+        if self._tabulated:
+            return np.interp(r, self._table[0], self._table[2])
+        return self.value(r) * (1 - WEIGHT_ERROR)
 
     def slope(self, r):
-        """|w'(r)|; infinity becomes a huge number."""
+        """Upper and lower bound of |w'(r)|; infinity becomes a huge number."""
+        if self._tabulated:
+            nodes, _, _, high, low = self._table
+            return np.interp(r, nodes, high), np.interp(r, nodes, low)
         with np.errstate(all="ignore"):
             log = np.asarray(self.run_count.log_weight_slope(np.minimum(r, 1.0)))
-            return np.minimum(np.exp(log), _HUGE)
+            value = np.minimum(np.exp(log), _HUGE)
+        return value * (1 + WEIGHT_ERROR), value * (1 - WEIGHT_ERROR)
 
     def mass(self, r):
         """G(r) = 1 - f(1 - r): chance that some run lands in a set of mass r."""
         return np.asarray(self.run_count.attainment(np.minimum(r, 1.0)), dtype=np.float64)
+
+    def log_rest(self, x):
+        """log f'(x) = log w(1 - x), accurate for small x."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.run_count.log_pgf_derivative(x), dtype=np.float64)
+
+    @functools.cached_property
+    def _table(self):
+        """Nodes with bounds of w and |w'| whose straight lines bound w and |w'| in between.
+
+        With S_i the secant slope on [x_i, x_(i+1)], convexity gives S_(i-1) >= |w'(x_i)| >= S_i,
+        and a chord overshoots w by at most a quarter of its length times the drop in slope.
+        """
+        end = self.vanishing(1e-20) if self.at_one == 0 else 1.0
+        inner = self.levels(0.0, end, 1e-3, most=20_000)
+        nodes = np.unique(np.concatenate([[0.0], inner, [1.0]]))
+        w = self.value(nodes)
+        high = w * (1 + WEIGHT_ERROR)
+        noise, length = 2 * WEIGHT_ERROR * w[:-1], np.maximum(np.diff(nodes), 1e-300)
+        drop = w[:-1] - w[1:]
+        with np.errstate(over="ignore"):
+            steep = np.minimum((drop + noise) / length, _HUGE)
+            flat = np.minimum(np.maximum(drop - noise, 0.0) / length, _HUGE)
+        with np.errstate(all="ignore"):
+            first = min(float(np.exp(self.run_count.log_weight_slope(0.0))), _HUGE)
+        before = np.concatenate([[first * (1 + WEIGHT_ERROR)], steep])  # >= |w'| at each node
+        after = np.concatenate([flat[1:], [0.0, 0.0]])  # <= |w'| at the next node
+        gap = 0.25 * length * (before[:-1] - after[:-1])  # of the chord on [x_i, x_(i+1)]
+        gap = np.clip(gap, 0.0, drop + noise)
+        low = w * (1 - WEIGHT_ERROR)
+        low[:-1] -= np.maximum(gap, np.concatenate([[0.0], gap[:-1]]))
+        low[-1] -= gap[-1]
+        if self.at_zero >= 1e299:  # no chord at infinity: steps instead, w falls
+            low[:2] = w[1:3] * (1 - WEIGHT_ERROR)
+        return nodes, high, np.maximum(low, 0.0), before, after
 
     @property
     def constant(self):
@@ -121,7 +182,7 @@ class Weight:
         ends = np.geomspace(1e-18, 0.5, 1500)
         r = np.concatenate([ends, np.linspace(0.5, 1.0, 300)[1:], 1.0 - ends[400:-1]])
         r = np.unique(r)
-        return r, np.maximum(self._log(r), -700.0)
+        return r, np.maximum(np.minimum.accumulate(self._log(r)), -700.0)
 
     def log_at(self, r):
         """Approximate log w, by interpolation: for placing cuts only."""
@@ -150,11 +211,11 @@ class Weight:
         grid = np.geomspace(1e-306, 1.0, 1200)
         return grid, np.maximum.accumulate(self.mass(grid))
 
-    def levels(self, start, stop, step):
+    def levels(self, start, stop, step, most=5000):
         """Return positions in (start, stop) between which log w falls by about ``step``."""
         grid, log = self._dense
         top, bottom = self.log_at(start), self.log_at(stop)
-        count = int(min((top - bottom) / step, 5000))
+        count = int(min((top - bottom) / step, most))
         if count < 1:
             return np.zeros(0)
         wanted = top - (top - bottom) * np.arange(1, count + 1) / (count + 1)
@@ -245,14 +306,14 @@ def cut_cells(cells, s_cuts, r_cuts):
         share.append(1 - part if flip else part)
     owner = np.concatenate([*owner, np.arange(cells.size)])
     share = np.concatenate([*share, np.ones(cells.size)])
-    good = (share > 1e-6) & ((share < 1 - 1e-6) | (share == 1))
+    good = (share > _SLIVER) & ((share < 1 - _SLIVER) | (share == 1))
     owner, share = owner[good], share[good]
     order = np.lexsort((share, owner))
     owner, share = owner[order], share[order]
     before = np.concatenate([[0.0], share[:-1]])
     before[np.concatenate([[True], owner[1:] != owner[:-1]])] = 0.0
     piece = share - before
-    keep = piece > 1e-9
+    keep = piece > _SLIVER
     if not np.all(keep):  # two cuts at one place: give the sliver to its successor
         owner, share = owner[keep], share[keep]
         before = np.concatenate([[0.0], share[:-1]])

@@ -4,6 +4,8 @@ Each node answers for itself; there is no ladder of types. A node must never und
 it knows nothing its divergence is ``inf`` and its pair is ``None``.
 """
 
+import contextlib
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -268,9 +270,7 @@ class Laplace(Mechanism):
         with np.errstate(over="ignore"):
             gain = b * np.expm1((b - 1) * self.epsilon) + (b - 1) * np.expm1(-b * self.epsilon)
             small = np.log1p(np.maximum(gain, 0.0) / (2 * b - 1)) / (b - 1)
-        log_sum = np.logaddexp(
-            np.log(b) + (b - 1) * self.epsilon, np.log(b - 1) - b * self.epsilon
-        )
+        log_sum = np.logaddexp(np.log(b) + (b - 1) * self.epsilon, np.log(b - 1) - b * self.epsilon)
         large = (log_sum - np.log(2 * b - 1)) / (b - 1)
         value = np.where((b - 1) * self.epsilon < 1, small, large)
         # rounded up: for a small epsilon the two terms of the gain cancel
@@ -379,13 +379,27 @@ class DpSgd(Mechanism):
     def _remove_rdp(self, orders):
         # Mironov, Talwar and Zhang, arXiv 1908.10530v1, Theorem 4 and section 3.3; the remove
         # direction is the larger (Theorem 5 there)
+        values = self._step_rdp(orders)
+        lost = ~np.isfinite(values)
+        if np.any(lost):
+            # the series of a broken order may not converge: there (a - 1) D_a, convex and zero
+            # at a = 1, lies under its chord between whole orders
+            whole = np.unique(np.concatenate([np.floor(orders[lost]), np.ceil(orders[lost])]))
+            x = np.union1d(whole, [1.0])
+            y = np.append(0.0, (x[1:] - 1) * self._step_rdp(x[1:]))
+            values[lost] = np.interp(orders[lost], x, y) / (orders[lost] - 1) * (1 + 1e-15)
+        return values
+
+    def _step_rdp(self, orders):
         import dp_accounting
         from dp_accounting.rdp import RdpAccountant
 
         accountant = RdpAccountant(orders, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
         noise = dp_accounting.GaussianDpEvent(self.noise)
-        accountant.compose(dp_accounting.PoissonSampledDpEvent(self.rate, noise))
-        return np.where(np.isnan(accountant.rdp), np.inf, np.maximum(accountant.rdp, 0.0))
+        with _quiet_series():
+            accountant.compose(dp_accounting.PoissonSampledDpEvent(self.rate, noise))
+        # what lost its digits counts as unknown
+        return np.where(accountant.rdp >= 0, accountant.rdp, np.inf)
 
     def _replace_rdp(self, orders):
         """Divergence of the step's own pair, its upper tail bounded in closed form.
@@ -416,6 +430,21 @@ class DpSgd(Mechanism):
     def describe(self):
         parts = f"noise {self.noise:g}, rate {self.rate:.6g}, steps {self.steps}"
         return f"dp_sgd({parts})"
+
+
+@contextlib.contextmanager
+def _quiet_series():
+    """Drop dp_accounting's log line about a series that does not converge: it is dealt with."""
+
+    def keep(record):
+        return "_compute_log_a_frac" not in str(record.msg)
+
+    logger = logging.getLogger("absl")
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)
 
 
 def _log_moment(pair, order):

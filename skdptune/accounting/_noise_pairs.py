@@ -65,7 +65,7 @@ def _split_cells(first, spacing, p, q, p_above, q_above, symmetric=False):
     )
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=4)
 def gaussian_pair(noise_multiplier):
     """Return the pair N(1, s^2) against N(0, s^2).
 
@@ -87,7 +87,7 @@ def gaussian_pair(noise_multiplier):
     return _split_cells(-last, spacing, p, q, out, out, symmetric=True)
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=4)
 def subsampled_gaussian_pair(noise_multiplier, sample_rate, replace):
     """Return the pair of one Poisson-subsampled Gaussian step.
 
@@ -153,7 +153,8 @@ def _replace_loss(sigma, rate):
             log_sinh = half + np.log(-np.expm1(-2 * half)) - np.log(2.0)
         w = np.log1p(-rate) - np.log(rate) + 0.5 / sigma**2 + log_sinh
         asinh = np.where(
-            w < 0, np.arcsinh(np.exp(np.minimum(w, 0.0))),
+            w < 0,
+            np.arcsinh(np.exp(np.minimum(w, 0.0))),
             w + np.log1p(np.hypot(1.0, np.exp(-np.maximum(w, 0.0)))),
         )
         return np.sign(losses) * sigma**2 * (half + asinh)
@@ -161,7 +162,7 @@ def _replace_loss(sigma, rate):
     return loss, inverse
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=4)
 def laplace_pair(epsilon):
     """Return the pair of two Laplace laws of scale 1 / epsilon, one apart.
 
@@ -201,7 +202,7 @@ def randomised_response_pair(epsilon, delta=0.0):
     )
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=4)
 def discrete_gaussian_pair(scale):
     """Return the pair of two discrete Gaussians of parameter ``scale``, one apart.
 
@@ -213,7 +214,7 @@ def discrete_gaussian_pair(scale):
     x = np.arange(-reach, reach + 2)
     log_p, log_q = -((x - 1.0) ** 2) / (2 * scale**2), -(x.astype(float) ** 2) / (2 * scale**2)
     p, q = np.exp(log_p), np.exp(log_q)
-    total = float(np.exp(-np.arange(-reach - 1, reach + 2) ** 2.0 / (2 * scale**2)).sum())
+    total = float(np.exp(-(np.arange(-reach - 1, reach + 2) ** 2.0) / (2 * scale**2)).sum())
     p, q = p / total, q / total
     # beyond the last integers: less than twice the normal tail, to the singular parts
     out = float(4 * ndtr(-(reach - 1) / scale))
@@ -221,7 +222,7 @@ def discrete_gaussian_pair(scale):
     return pair if pair.size <= _MAX_CELLS else pair.coarsen(_spacing(1 / scale, 0.0, 0.0))
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=4)
 def discrete_laplace_pair(parameter, sensitivity=1):
     """Return the pair of two discrete Laplace laws, weight e^{-parameter |x|}, some steps apart.
 

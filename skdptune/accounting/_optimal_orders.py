@@ -116,10 +116,7 @@ class _Cells:
         self.cells = cut_cells(cells, levels, levels)
         ends = np.geomspace(1e-4 / most, 0.5, 1000)
         self.grid = np.unique(np.concatenate([[0.0], ends, 1 - np.geomspace(1e-9, 0.5, 400), [1.0]]))
-        with np.errstate(divide="ignore"):
-            rest = np.log1p(-self.grid)[:, None]
-            powers = np.exp(np.where(counts > 1, (counts - 1) * rest, 0.0))
-        self._table = counts * powers  # w(r) = sum_k p_k k (1-r)^(k-1)
+        self._table = _slopes(self.grid, counts)  # w(r) = sum_k p_k k (1-r)^(k-1)
 
     def log_weight(self, masses=None, run_count=None):
         """log w on the grid."""
@@ -149,6 +146,13 @@ def _levels(most):
     near = 0.3 / most * (1 + np.arange(3))
     far = np.geomspace(1.0 / most, 0.98, max(math.ceil(math.log(0.98 * most) / _ETA), 2))
     return np.unique(np.concatenate([near, far, [0.99, 0.995, 0.999]]))
+
+
+def _slopes(position, counts):
+    """k (1 - r)^(k - 1) for each position r and each number of runs k."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = np.log1p(-np.minimum(position, 1.0))[:, None]
+        return counts * np.exp(np.where(counts > 1, (counts - 1) * rest, 0.0))
 
 
 class _Direction:
@@ -242,15 +246,9 @@ class _PureDirection:
         last = int(top[-1]) + 1 if top.size else 0
         self._r, self._s = cells.low[0][: last + 1], cells.low[1][: last + 1]
         self._lift = math.exp(min(float(cells.losses[-1]), 600.0))
-        self._a = self._lift * self._slopes(self._r, counts)
-        self._b = self._slopes(self._s, counts)
+        self._a = self._lift * _slopes(self._r, counts)
+        self._b = _slopes(self._s, counts)
         self._ratio = None
-
-    @staticmethod
-    def _slopes(position, counts):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rest = np.log1p(-np.minimum(position, 1.0))[:, None]
-            return counts * np.exp(np.where(counts > 1, (counts - 1) * rest, 0.0))
 
     def weigh(self, masses=None, run_count=None):
         with np.errstate(divide="ignore", invalid="ignore"):

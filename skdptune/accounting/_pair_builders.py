@@ -261,7 +261,7 @@ def _crossings(pairs, nodes, left, right):
     """Return (losses, P-masses, Q-masses) of the atoms where the winner changes."""
     cross = np.flatnonzero(left != right)
     before, after = left[cross], right[cross]
-    masses = []
+    masses, scales = [], []
     for name, rest in (("p", "p_infinite"), ("q", None)):
         above, below = np.empty((2, cross.size)), np.empty((2, cross.size))
         for side, pair in enumerate(pairs):
@@ -276,13 +276,21 @@ def _crossings(pairs, nodes, left, right):
         rise = below[after, which] - below[before, which]
         low_side = np.append(-np.inf, nodes)[cross] < 0
         masses.append(np.maximum(np.where(low_side, rise, drop), 0.0))
+        scales.append(np.where(low_side, below.max(axis=0), above.max(axis=0)))
     low, high = np.append(-np.inf, nodes)[cross], np.append(nodes, np.inf)[cross]
     with np.errstate(divide="ignore", invalid="ignore"):
         at = np.log(masses[0]) - np.log(masses[1])
     at = np.clip(np.where(np.isnan(at), low, at), low, high)
     # a change outside all nodes has no finite crossing to put an atom on
     finite = np.isfinite(at)
-    return at[finite], masses[0][finite], masses[1][finite]
+    at, p, q = at[finite], masses[0][finite], masses[1][finite]
+    # rounded up: the differences lose a rounding of the masses they are taken from; more mass of
+    # this loss, with its own ratio, raises both orders' profiles
+    lost_p, lost_q = 1e-15 * scales[0][finite], 1e-15 * scales[1][finite]
+    with np.errstate(over="ignore"):
+        more_p = np.maximum(lost_p, lost_q * np.exp(at))
+        more_q = np.maximum(lost_q, lost_p * np.exp(-at))
+    return at, p + more_p, q + more_q
 
 
 def _advantage(one, two, nodes):

@@ -184,6 +184,10 @@ class DominatingPair:
         value = np.minimum(np.maximum(value, floor), 1.0) + 0.0  # no negative zero
         return float(value) if value.ndim == 0 else value
 
+    def rounding(self, epsilon):
+        """Return how much of ``delta(epsilon)`` is there to cover rounding."""
+        return _ROUNDING * self._tails[0][np.searchsorted(self.losses, epsilon, side="right")]
+
     def worst_delta(self, epsilon):
         """Return the larger ``delta`` of (P, Q) and (Q, P)."""
         if self.symmetric:
@@ -263,7 +267,9 @@ class DominatingPair:
         values = [self._one_way_rdp(a) for a in orders.ravel()]
         if not self.symmetric:
             other = self.swap()
-            values = [max(v, other._one_way_rdp(a)) for v, a in zip(values, orders.ravel(), strict=True)]
+            values = [
+                max(v, other._one_way_rdp(a)) for v, a in zip(values, orders.ravel(), strict=True)
+            ]
         return np.array(values).reshape(orders.shape)
 
     def _one_way_rdp(self, order):

@@ -48,6 +48,7 @@ __all__ = [
 
 _LOGIT_LOW, _LOGIT_HIGH = -230.0, 36.0
 _GRID = 600  # nodes of the first grid of the maximisation (any number is sound)
+_ROUNDS = 8  # of refinement, at most
 _CUTS = 8  # pieces of a cell that is refined
 _SLACK = 1e-12  # relative; every comparison of rounded numbers gives this much away
 _FEW_ATOMS = 20_000  # pairs with more are coarsened before their divergence is summed
@@ -225,30 +226,34 @@ def peak_weight(region, log_weight, on_r, on_s, tolerance):
     tolerance = np.broadcast_to(tolerance, on_r.shape)
     z = np.linspace(_LOGIT_LOW, _LOGIT_HIGH, _GRID)
     ends = np.concatenate([[0.0], expit(z), [1.0]])[None, :]
+    # Objective which[i] looks at the pieces ends[group[i]]; objectives share pieces.
     which = np.arange(len(on_r))
+    group = np.zeros_like(which)
     top, best = np.full(len(on_r), -np.inf), np.full(len(on_r), -np.inf)
-    for step in range(8):
-        upper, reached = _cell_values(ends, region, log_weight, on_r[which], on_s[which])
+    for step in range(_ROUNDS):
+        upper, reached = _cell_values(ends, region, log_weight, on_r[which], on_s[which], group)
         np.maximum.at(best, which, reached)
         # A cell is cut when it could still raise the bound by more than the tolerance.
         splittable = (ends[:, :-1] > 0.0) & (ends[:, 1:] - ends[:, :-1] > 1e-10 * ends[:, 1:])
-        cut = (upper > (best + tolerance)[which, None]) & splittable & np.isfinite(upper)
-        cut &= step < 7 and np.count_nonzero(cut) < 200_000
+        cut = (upper > (best + tolerance)[which, None]) & splittable[group] & np.isfinite(upper)
+        cut &= step < _ROUNDS - 1 and np.count_nonzero(cut) < 200_000
         np.maximum.at(top, which, np.where(cut, -np.inf, upper).max(axis=1))
         row, column = np.nonzero(cut)
         if not row.size:
             break
-        source = row if len(ends) > 1 else np.zeros_like(row)
+        cell = group[row] * (ends.shape[1] - 1) + column
+        cells, group = np.unique(cell, return_inverse=True)
+        source, column = np.divmod(cells, ends.shape[1] - 1)
         ends = _cut(ends[source, column], ends[source, column + 1])
         which = which[row]
     return top
 
 
-def _cell_values(ends, region, log_weight, on_r, on_s):
+def _cell_values(ends, region, log_weight, on_r, on_s, group):
     """Upper bound on each cell, shape (n, n_cells), and the largest value at a node, shape (n,)."""
-    at_r = log_weight(ends)
+    at_r = log_weight(ends)[group]
     # Running maximum: an upper bound of s that increases with r, as the true one does.
-    at_s = log_weight(np.maximum.accumulate(region.boundary(ends), axis=1))
+    at_s = log_weight(np.maximum.accumulate(region.boundary(ends), axis=1))[group]
     on_r, on_s = on_r[:, None], on_s[:, None]
     with np.errstate(invalid="ignore"):
         # The heaviest w(r) at the cell's lower end, the lightest w(s) at its upper end.

@@ -12,8 +12,10 @@ import numpy as np
 
 from skdptune._exceptions import PricingError
 from skdptune.accounting._closed_form import closed_form, has_log_convex_weight, least_above
+from skdptune.accounting._combinations import compose
 from skdptune.accounting._conversion import default_orders, delta_from_rdp, epsilon_from_rdp
 from skdptune.accounting._mechanisms import Zcdp
+from skdptune.accounting._pair_builders import pair_from_two_profiles
 from skdptune.accounting._profile_bound import profile_delta, profile_epsilon, weight_gap
 from skdptune.accounting._rdp_region import (
     ConditionedRegion,
@@ -34,6 +36,9 @@ __all__ = [
 ]
 
 _LEAST_RDP = 1e-15  # nats; below it 1 - e^-D is rounded to zero in the conversion
+_TIGHT = 0.01  # an exact price this close to its lower bound is not compared with the "rdp" one
+_PROFILE_POINTS = 1500  # losses at which a profile is turned into a pair
+_LARGEST_COMPOSITION = 16  # pairs are composed with themselves up to this many times
 _LARGEST_TABLE = 10_000  # numbers of runs whose probabilities are summed one by one
 
 
@@ -330,6 +335,7 @@ class ProfileBound:
     def __init__(self, base, run_count):
         self.run_count = run_count
         pair = base.pair()
+        self._top = None if pair is None or pair.size == 0 else float(np.abs(pair.losses).max())
         if pair is None:
             orders, rdp = _finite_rdp(base)
             gap = weight_gap(_curve_region(base, tuple(orders)), run_count)
@@ -368,11 +374,26 @@ class ProfileBound:
             profile_delta(single, gap, self.run_count, epsilon) for single, _, gap in self._sides
         )
 
+    def pair(self):
+        """Dominating pair from both directions' bounds on a grid, or None if nothing is finite."""
+        if self._top is None or not all(math.isfinite(gap) for _, _, gap in self._sides):
+            return None
+        # beyond the largest loss plus c the bound is flat: only infinite mass is left
+        top = max(self._top + max(gap for _, _, gap in self._sides), 1e-6)
+        spacing = top / (_PROFILE_POINTS - 1)
+        losses = np.arange(_PROFILE_POINTS + 1) * spacing
+        profiles = [
+            np.array([profile_delta(single, gap, self.run_count, e) for e in losses])
+            for single, _, gap in self._sides
+        ]
+        return pair_from_two_profiles(losses, profiles[0], profiles[-1], spacing)
+
 
 class CompositionBound(_RenyiBound):
     """All runs released together with K: the best one is post-processing of that.
 
-    e^{(a-1) D_a} <= E[e^{K (a-1) D_a(P|Q)}], as K has the same law on both sides.
+    e^{(a-1) D_a} <= E[e^{K (a-1) D_a(P|Q)}], as K has the same law on both sides. Where the largest
+    number of runs is likely and small, the pair of that many runs is used as well.
     """
 
     @staticmethod
@@ -406,6 +427,21 @@ class CompositionBound(_RenyiBound):
         result[np.isinf(orders)] = k[-1] * single[np.isinf(orders)]
         return result
 
+    @functools.cached_property
+    def _pair(self):
+        most = self.run_count.support_max
+        if most > _LARGEST_COMPOSITION or self.run_count.pmf(most) < 0.5:
+            return None
+        return compose([(self.base, most)]).pair()
+
+    def epsilon(self, delta):
+        value = super().epsilon(delta)
+        return value if self._pair is None else min(value, float(self._pair.epsilon(delta)))
+
+    def delta(self, epsilon):
+        value = super().delta(epsilon)
+        return value if self._pair is None else min(value, float(self._pair.worst_delta(epsilon)))
+
 
 class ExactBound:
     """The worst case over all orders of the outputs, certified from above."""
@@ -420,21 +456,31 @@ class ExactBound:
             return 'no dominating pair of the single run is known: use method="rdp" or None.'
         return None
 
-    def epsilon(self, delta):
-        from skdptune.accounting._exact import exact_epsilon
+    def _between(self, question, at):
+        """Certified upper and lower bound of the answer (kept by content where they are made)."""
+        from skdptune.accounting import _exact
 
-        return exact_epsilon(self._single, self.run_count, delta).upper
+        return getattr(_exact, f"exact_{question}")(self._single, self.run_count, at)
+
+    def is_tight(self, question, at):
+        """Whether the answer is within 1 % of the least possible one."""
+        found = self._between(question, at)
+        if not math.isfinite(found.upper):
+            return found.lower == found.upper
+        return found.upper - found.lower <= _TIGHT * found.upper
+
+    def epsilon(self, delta):
+        return self._between("epsilon", delta).upper
 
     def delta(self, epsilon):
-        from skdptune.accounting._exact import exact_delta
-
-        return exact_delta(self._single, self.run_count, epsilon).upper
+        return self._between("delta", epsilon).upper
 
     def pair(self):
-        """Dominating pair (PLD) of the whole search."""
-        from skdptune.accounting._exact import exact_pair
+        """Dominating pair (PLD) of the whole search, or None where this build has none."""
+        from skdptune.accounting import _exact
 
-        return exact_pair(self._single, self.run_count)
+        build = getattr(_exact, "exact_pair", None)
+        return None if build is None else build(self._single, self.run_count)
 
 
 BOUNDS = {

@@ -33,7 +33,7 @@ from skdptune.accounting._relations import check_relation
 __all__ = ["PrivacyCurve"]
 
 _CUT = 1e-35  # tails of pairs are cut below this mass, so deltas are not compared there
-_RESOLVED = 1e-30  # a pair's far tail is cut below this: smaller deltas ask the Renyi curve too
+_RESOLVED = 1e-18  # a pair's far tail is cut below this: smaller deltas ask the Renyi curve too
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -369,9 +369,7 @@ class PrivacyCurve:
         if not isinstance(other, PrivacyCurve):
             return NotImplemented
         _check_curves([self, other])
-        return PrivacyCurve(
-            _combinations.compose([(self.node, 1), (other.node, 1)]), self.relation
-        )
+        return PrivacyCurve(_combinations.compose([(self.node, 1), (other.node, 1)]), self.relation)
 
     def __mul__(self, count):
         count = check_integer("count", count, low=0)
@@ -548,7 +546,8 @@ class PrivacyCurve:
             if mine is None:
                 ours = self._rdp_profile(points)
             else:
-                ours = (mine.swap() if swapped else mine).delta(points)
+                side = mine.swap() if swapped else mine
+                ours = side.delta(points) - side.rounding(points)
             ours = np.where(points >= pure, np.minimum(ours, self.delta_zero), ours)
             # a tail that is cut hides what is below the cut; one that ends must end for us too
             hidden = _CUT if other.p_infinite > 0 else 0.0

@@ -20,7 +20,7 @@ import numpy as np
 
 from skdptune.accounting import _rdp_region, _selection_bounds
 from skdptune.accounting._mechanisms import FromPair, Mechanism
-from skdptune.accounting._pairs import pair_from_atoms
+from skdptune.accounting._pair_builders import pair_from_atoms
 from skdptune.run_counts import (
     AtMost,
     BetaBinomial,
@@ -314,7 +314,9 @@ def check_many(seed, instances, *, methods=("rdp", "closed_form", "profile", "co
     done, broken = 0, []
     few_orders = mock.patch.object(_selection_bounds, "default_orders", lambda: FEW_ORDERS)
     few_nodes = mock.patch.object(_rdp_region, "_GRID", 120)
-    with few_orders, few_nodes:
+    # Convolving pairs has its own tests and takes a hundred times as long as the rest.
+    no_convolution = mock.patch.object(_selection_bounds, "_LARGEST_COMPOSITION", 0)
+    with few_orders, few_nodes, no_convolution:
         while done < instances:
             broken += check_group(rng, 10, 10, methods=methods, per_instance=1)
             done += 100

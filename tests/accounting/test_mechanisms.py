@@ -143,9 +143,7 @@ def test_mass_set_aside_through_combinations():
     assert combinations.worst([some, none]).delta_zero == 1e-3
     # conditioned outside its event the mixture's choice is reweighted
     mixed = combinations.mixture([some, nodes.Pure(2.0)], [0.5, 0.5])
-    np.testing.assert_allclose(
-        mixed.rdp(ORDERS), mixed.pair().conditional_rdp(ORDERS), rtol=1e-6
-    )
+    np.testing.assert_allclose(mixed.rdp(ORDERS), mixed.pair().conditional_rdp(ORDERS), rtol=1e-6)
 
 
 def test_composition_is_flat_and_merged():
@@ -220,7 +218,9 @@ def test_events_with_only_a_renyi_curve():
     assert node.pair() is None
     tree = dp_event.SingleEpochTreeAggregationDpEvent(2.0, [4])
     assert np.all(np.isfinite(node_from_event(tree, "zero-out").rdp(ORDERS[:5])))
-    zcdp = node_from_event(dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.1, 0.2), 2), "zero-out")
+    zcdp = node_from_event(
+        dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.1, 0.2), 2), "zero-out"
+    )
     np.testing.assert_allclose(zcdp.rdp(ORDERS), 0.4 + 0.2 * ORDERS, rtol=1e-12)
 
 
@@ -228,7 +228,9 @@ def test_events_without_privacy_or_price():
     for event in (dp_event.NonPrivateDpEvent(), dp_event.GaussianDpEvent(0.0)):
         node = node_from_event(event, "zero-out")
         assert node.pair().epsilon(0.5) == np.inf and np.all(np.isinf(node.rdp(ORDERS)))
-    tangled = dp_event.ComposedDpEvent([dp_event.NonPrivateDpEvent(), dp_event.GaussianDpEvent(1.0)])
+    tangled = dp_event.ComposedDpEvent(
+        [dp_event.NonPrivateDpEvent(), dp_event.GaussianDpEvent(1.0)]
+    )
     assert node_from_event(tangled, "zero-out").pair().epsilon(0.5) == np.inf
     select = dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(1.0), 10, 0)
     with pytest.raises(PricingError, match="best_of"):

@@ -9,7 +9,8 @@ import pytest
 
 from skdptune._exceptions import InvalidParameterError, InvalidTypeError, PricingError
 from skdptune.accounting._conversion import default_orders
-from skdptune.accounting._pairs import pair_from_atoms
+from skdptune.accounting._exact import exact_delta
+from skdptune.accounting._pair_builders import pair_from_atoms
 from skdptune.accounting._selection_bounds import ExactBound, RdpBound
 from skdptune.accounting.curve import PrivacyCurve
 from skdptune.accounting.selection import METHODS, best_of
@@ -142,6 +143,13 @@ def test_fixed_count_costs_at_most_all_runs(k):
     )
 
 
+def test_fixed_count_uses_the_pair_of_all_runs():
+    search = best_of(GAUSSIAN, Fixed(2), "composition")
+    assert search.epsilon(1e-5) == pytest.approx((2 * GAUSSIAN).epsilon(1e-5), rel=1e-9)
+    whole = best_of(GAUSSIAN, Fixed(2)).epsilon(1e-5)
+    assert GAUSSIAN.epsilon(1e-5) < whole <= search.epsilon(1e-5)
+
+
 def test_pure_run_at_delta_zero():
     """epsilon + log w(r*) - log w(s*) at r* = 1/(1 + e^epsilon); 1.93924 for Logarithmic mean 10."""
     single, count = PrivacyCurve.pure(1.0), Logarithmic(10)
@@ -182,6 +190,21 @@ def test_composes_with_what_follows():
     nested = best_of(search, Geometric(3))
     assert nested.epsilon(1e-5) > search.epsilon(1e-5)
     assert (search + search).relation == search.relation
+
+
+@pytest.mark.parametrize("method", ["profile", None])
+def test_a_search_has_a_pair_where_the_run_has_one(method):
+    for curve in (GAUSSIAN, PrivacyCurve.approximate(0.5, 1e-6)):
+        search = best_of(curve, Geometric(5), method)
+        pair = search.pair
+        for epsilon in (0.3, 1.0, 2.0):
+            upper = best_of(curve, Geometric(5), "profile").delta(epsilon)
+            # The pair joins the bounds by a convex line, which may lie below a single bound.
+            lower = exact_delta(curve.pair, Geometric(5), epsilon).lower
+            assert lower <= pair.worst_delta(epsilon) <= upper * 1.05 + 1e-12
+        total = search + curve
+        assert search.epsilon(1e-4) < total.epsilon(1e-4) < search.epsilon(1e-4) + 2.5
+    assert best_of(CURVE_ONLY, Geometric(5)).pair is None
 
 
 def test_relation_is_kept_and_converted():

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from skdptune.accounting import _rdp_region, _selection_bounds
+from skdptune.accounting._mechanisms import FromPair
 from skdptune.run_counts import Finite, Fixed, Geometric, Poisson
 from tests.accounting.brute_force import (
+    RdpOnly,
     check_group,
     check_many,
+    dominating_pair,
     random_pair,
     random_run_count,
     true_delta,
@@ -48,7 +51,7 @@ def test_thousand_instances():
 
 def test_default_orders_and_grids():
     broken = check_group(
-        np.random.default_rng(4), 3, 6, methods=("rdp", "closed_form", "profile", "composition")
+        np.random.default_rng(4), 1, 5, methods=("rdp", "closed_form", "profile", "composition")
     )
     assert not broken, "\n".join(broken[:5])
 
@@ -68,9 +71,6 @@ def _drop_p_zero(orders, rdp, region, run_count, *, log_convex, precision=1e-4):
 def test_the_check_notices_a_bound_without_the_mass_of_no_run(monkeypatch):
     """P = (.4, .6), Q = (.6, .4), K ~ Bernoulli(.1) and Poisson(.5): the uncorrected form is too low."""
     p, q = np.array([0.4, 0.6]), np.array([0.6, 0.4])
-    from skdptune.accounting._mechanisms import FromPair
-    from tests.accounting.brute_force import RdpOnly, dominating_pair
-
     node = RdpOnly(FromPair(dominating_pair(p, q)))
     for run_count, wrong in (
         (Finite([0.9, 0.1]), True),
@@ -86,13 +86,14 @@ def test_the_check_notices_a_bound_without_the_mass_of_no_run(monkeypatch):
 
 
 def test_the_check_notices_vertices_in_place_of_cells(monkeypatch):
-    def nodes_only(ends, region, log_weight, on_r, on_s):
-        at_r = log_weight(ends)
-        at_s = log_weight(np.maximum.accumulate(region.boundary(ends), axis=1))
-        value = on_r[:, None] * at_r - on_s[:, None] * at_s
+    def nodes_only(ends, region, log_weight, on_r, on_s, group):
+        at_r = log_weight(ends)[group]
+        at_s = log_weight(np.maximum.accumulate(region.boundary(ends), axis=1))[group]
+        with np.errstate(invalid="ignore"):
+            value = np.nan_to_num(on_r[:, None] * at_r - on_s[:, None] * at_s, nan=np.inf)
         return value[:, :-1], np.full(len(value), np.inf)
 
     monkeypatch.setattr(_rdp_region, "_cell_values", nodes_only)
     _selection_bounds._curve_region.cache_clear()
-    _, broken = check_many(seed=3, instances=300, methods=("profile",))
+    _, broken = check_many(seed=3, instances=200, methods=("profile",))
     assert broken

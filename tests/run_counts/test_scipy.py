@@ -64,8 +64,11 @@ def test_wide_sums_where_everything_has_vanished():
                 for x in log_x
             ]
             wanted = [float(mp.log(term)) for term in terms]
-        got = wide.log_power(log_x, np.full(6, floor))
-        np.testing.assert_allclose(got, wanted, rtol=1e-13)
+        together = wide.log_power(log_x, np.full(6, floor))
+        np.testing.assert_allclose(together, wanted, rtol=1e-13)
+        # alone, each point has a window of terms of its own
+        alone = [wide.log_power(log_x[i : i + 1], np.full(1, floor))[0] for i in range(6)]
+        np.testing.assert_allclose(alone, wanted, rtol=1e-13)
 
 
 def test_zipf_survival_and_quantiles_far_out():

@@ -1,6 +1,7 @@
 """What every diffprivlib adapter shares: price, calibration, training without leaks, publication."""
 
 import copy
+import functools
 
 import numpy as np
 from sklearn.base import clone
@@ -19,6 +20,13 @@ from skdptune.candidates._protocol import CandidateAdapter, LevelFamily, largest
 
 __all__ = ["DiffprivlibAdapter", "TrainedModel", "blank"]
 
+_ASKED_WITH_ROWS = (
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "decision_function",
+    "transform",
+)
 _LOWEST_LEVEL, _HIGHEST_LEVEL = 1e-6, 50.0
 
 
@@ -61,34 +69,15 @@ class TrainedModel:
         self.names = names
 
     def __getattr__(self, name):
-        if name == "model" or name.startswith("__"):  # not there yet while unpickling
+        if name in ("model", "names") or name.startswith("__"):  # not there yet while unpickling
             raise AttributeError(name)
-        return getattr(self.model, name)
+        found = getattr(self.model, name)  # only what the model has, so that hasattr tells the truth
+        return functools.partial(self._answer, name) if name in _ASKED_WITH_ROWS else found
 
-    def _call(self, method, X):
+    def _answer(self, method, X):
         rows = numeric_rows(X)
         with np.errstate(all="ignore"):
             return getattr(self.model, method)(rows)
-
-    def predict(self, X):
-        """Return the model's predictions."""
-        return self._call("predict", X)
-
-    def predict_proba(self, X):
-        """Return the model's class probabilities."""
-        return self._call("predict_proba", X)
-
-    def predict_log_proba(self, X):
-        """Return the model's log-probabilities."""
-        return self._call("predict_log_proba", X)
-
-    def decision_function(self, X):
-        """Return the model's decision values."""
-        return self._call("decision_function", X)
-
-    def transform(self, X):
-        """Return the rows as the model's transformation leaves them."""
-        return self._call("transform", X)
 
 
 class DiffprivlibAdapter(CandidateAdapter):

@@ -13,10 +13,10 @@ SPEND = 1.0 - 2.0**-36
 
 def _bounded_cost(s, width):
     """Return the epsilon of Laplace noise on a bounded domain; s = sensitivity / scale, width likewise."""
-    # cost = s + log(C(sensitivity) / C(0)), C(q) the mass that noise around q leaves in the domain:
-    # ((1 - e^-s) + (1 - e^-(width - s))) / (1 - e^-width), written so that small s keeps its digits
-    mass = -math.expm1(-s) - math.expm1(-(width - s))
-    return s + math.log(mass / -math.expm1(-width))
+    # cost = s + log(C(sensitivity) / C(0)), C(q) the mass that noise around q leaves in the domain; the ratio
+    # less 1 is (1 - e^-s) (1 - e^-(width - s)) / (1 - e^-width), which keeps its digits for small s
+    excess = math.expm1(-s) * math.expm1(-(width - s)) / -math.expm1(-width)
+    return s + math.log1p(excess)
 
 
 def bounded_laplace_scale(epsilon, sensitivity, width):

@@ -29,10 +29,10 @@ class PCAAdapter(DiffprivlibAdapter):
     eigenvalues at most one and a half of theirs, so the sum stays within epsilon under both relations
     (proof in ``doc/adapters.rst``). The number of rows enters, so add-remove is refused.
 
-    *Differs from the library's fit*: directions are drawn by a sampler of our own, because the library's
-    accepts with the inverse of the right probability, which draws from another density (no longer
-    within epsilon) and hardly ever returns for some 30 columns at epsilon 5; a missing value counts as 0; ``n_components`` as a share or 'mle'
-    is refused, because the number of columns handed on would change from run to run.
+    *Differs from the library's fit*: directions come from a sampler of our own. The library's accepts with
+    the wrong power of its envelope and so draws from another density, which is not within epsilon, and
+    with 30 columns and epsilon 5 it does not return. A missing value counts as 0. ``n_components`` as a
+    share or 'mle' is refused, because the number of columns handed on would change from run to run.
     """
 
     cost_per_epsilon = {

@@ -57,7 +57,7 @@ def numeric_rows(X):
         )
     if rows.ndim != 2:
         raise invalid_value("X", "two-dimensional", X)
-    return _finite(rows)
+    return np.ascontiguousarray(_finite(rows))  # one order of summation whatever the layout
 
 
 def numeric_target(y, n_samples):

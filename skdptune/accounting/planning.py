@@ -1,0 +1,541 @@
+"""Choosing how many tries a search makes: a table of what each distribution of K buys.
+
+Three questions, one table. With a *family* of runs (a function from noise to curve) and a target,
+every row is calibrated to the target and shows the epsilon left for a single run. With a fixed
+*curve*, rows show what the whole search costs; with a target beside it, how much search fits.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+
+from scipy.optimize import minimize_scalar
+
+from skdptune._exceptions import InvalidParameterError, SkdptuneError
+from skdptune._validation import check_instance, check_integer, check_real, invalid_type
+from skdptune.accounting._exact import exact_epsilon
+from skdptune.accounting._optimal import NAMED, mean_for, optimal_run_count
+from skdptune.accounting.calibration import calibrate
+from skdptune.accounting.curve import PrivacyCurve
+from skdptune.accounting.selection import best_of
+from skdptune.run_counts import RunCount, TruncatedNegativeBinomial
+
+__all__ = ["Plan", "plan"]
+
+RTOL = 5e-3  # default relative precision of the epsilons in a plan
+_QUANTILE = 0.9
+_ETAS = (-0.7, 12.0)
+_MOST_MEAN = 1e5
+
+_COLUMNS = (
+    ("distribution", "{}", "<"),
+    ("kind", "{}", "<"),
+    ("mean", "{:.2f}", ">"),
+    ("runs_99", "{:d}", ">"),
+    ("expected_quantile", "{:.4f}", ">"),
+    ("success_probability", "{:.4f}", ">"),
+    ("single_run_epsilon", "{:.4f}", ">"),
+    ("search_epsilon", "{:.4f}", ">"),
+    ("setting", "{:.6g}", ">"),
+)
+
+
+class Plan(Sequence):
+    """The rows of :func:`plan`: a sequence of dictionaries that prints as a table.
+
+    ``pandas.DataFrame(plan)`` takes it as it is.
+
+    Attributes
+    ----------
+    best : dict or None
+        The row that is best by ``criterion``; None if no row qualifies.
+    criterion : str
+        What makes a row the best.
+    left_out : tuple of str
+        Distributions that do not meet the caps, or cannot reach what was asked.
+    """
+
+    def __init__(self, rows, best, criterion, left_out=()):
+        self._rows = tuple(dict(row) for row in rows)
+        self._best = best
+        self.criterion = criterion
+        self.left_out = tuple(left_out)
+
+    @property
+    def best(self):
+        """The best row as a dictionary, or None."""
+        return None if self._best is None else dict(self._rows[self._best])
+
+    def __len__(self):
+        return len(self._rows)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [dict(row) for row in self._rows[index]]
+        return dict(self._rows[index])
+
+    def __repr__(self):
+        return f"<Plan of {len(self)} rows>\n{self}"
+
+    def __str__(self):
+        kept = [c for c in _COLUMNS if any(row.get(c[0]) is not None for row in self._rows)]
+        cells = [[""] + [name for name, _, _ in kept]]
+        for number, row in enumerate(self._rows):
+            mark = "*" if number == self._best else ""
+            values = [row.get(name) for name, _, _ in kept]
+            texts = ["-" if v is None else f.format(v) for v, (_, f, _) in zip(values, kept, strict=True)]
+            cells.append([mark, *texts])
+        sides = ["<", *(side for _, _, side in kept)]
+        widths = [max(len(line[i]) for line in cells) for i in range(len(sides))]
+        lines = [
+            "  ".join(f"{text:{side}{w}}" for text, side, w in zip(line, sides, widths, strict=True)).rstrip()
+            for line in cells
+        ]
+        notes = [f"* best: {self.criterion}"] if self._best is not None else []
+        notes += [f"left out: {'; '.join(self.left_out)}"] if self.left_out else []
+        return "\n".join([*lines, *notes])
+
+
+def plan(
+    family,
+    target_epsilon,
+    delta,
+    *,
+    run_counts=None,
+    means=None,
+    expected_quantile=None,
+    success_share=0.05,
+    max_mean=None,
+    max_runs_99=None,
+    optimise=True,
+    rtol=RTOL,
+):
+    """Return a table of what distributions of the number of tries buy.
+
+    Parameters
+    ----------
+    family : callable or PrivacyCurve
+        ``family(x) -> PrivacyCurve`` of one run, as in :func:`calibrate`: each row is calibrated
+        so that its whole search meets the target. Or the curve of one run, which stays fixed.
+    target_epsilon : float or None
+        Nats, for the whole search at ``delta``. None only with a fixed curve: rows then show the
+        search's epsilon. A fixed curve with a target: each distribution takes the largest mean
+        that fits.
+    delta : float
+        In [0, 1).
+    run_counts : sequence, optional
+        Run counts, or functions ``mean -> RunCount`` such as the class ``Geometric``. None: the
+        named distributions.
+    means : sequence of float, optional
+        Means at which functions in ``run_counts`` are shown. None: the mean at which each reaches
+        ``expected_quantile`` (or the largest that fits, see ``target_epsilon``).
+    expected_quantile : float, optional
+        In (0, 1): E[K / (K + 1)] that the best row must reach. None: 0.9, except for a fixed curve
+        with a target, where it is maximised.
+    success_share : float, default=0.05
+        The share of good settings for the column ``success_probability``.
+    max_mean, max_runs_99 : float, int, optional
+        Caps on E[K] and on its 99 % quantile, in runs. What exceeds them is left out.
+    optimise : bool, default=True
+        Whether to add the best truncated negative binomial (a search over eta and mean, shown as
+        kind "searched") and the best distribution of all (:func:`optimal_run_count`, kind
+        "optimal"; its mean is capped by ``max_mean``, or else by the mean of the best other row).
+    rtol : float, default=0.005
+        Relative precision of every epsilon; 0.002 costs about twice the time.
+
+    Returns
+    -------
+    Plan
+        Rows with ``distribution``, ``kind``, ``run_count``, ``mean``, ``runs_99`` (99 % quantile
+        of the number of runs), ``expected_quantile``, ``success_probability``,
+        ``single_run_epsilon``, ``search_epsilon`` and, for a family, ``setting`` (its argument).
+
+    Raises
+    ------
+    InvalidParameterError, InvalidTypeError
+        Also if nothing reaches the quantile within the caps; the message states the nearest.
+    UnreachableTargetError
+        If no setting of the family meets the target.
+
+    Notes
+    -----
+    *Guarantee.* ``search_epsilon`` is an upper bound, and at most the target where one was given;
+    a table is nothing that is spent. Settings are found to about ``rtol`` of the target:
+    :func:`calibrate` finds the last of it. One row takes 1 to 3 s for a curve of many atoms.
+
+    References
+    ----------
+    Papernot and Steinke, arXiv 2110.03620v2, on the utility of random numbers of runs.
+
+    Examples
+    --------
+    >>> from skdptune.run_counts import Geometric, Poisson
+    >>> table = plan(PrivacyCurve.gaussian(3.0), None, 1e-5, run_counts=[Geometric, Poisson],
+    ...              expected_quantile=0.8, optimise=False)
+    >>> for row in table:
+    ...     print(row["distribution"], round(row["mean"], 2), round(row["search_epsilon"], 1))
+    Geometric 7.76 1.9
+    Poisson 4.97 1.9
+    >>> table.best["distribution"]
+    'Geometric'
+    """
+    question = _question(family, target_epsilon, delta, expected_quantile, max_mean, max_runs_99)
+    success_share = check_real("success_share", success_share, low=0, high=1)
+    question["rtol"] = check_real("rtol", rtol, low=0, high=0.5, low_open=True)
+    builders = _check_builders(run_counts)
+    means = None if means is None else _check_means(means)
+    pricer = _Pricer(**question)
+    rows, left_out = _table(pricer, builders, means)
+    if optimise:
+        _add(rows, left_out, "searched", lambda: _searched(pricer))
+        _add(rows, left_out, "optimal", lambda: _optimal(pricer, rows))
+    if not rows:
+        _explain_nothing(pricer, left_out)
+    for row in rows:
+        row["success_probability"] = float(row["run_count"].success_probability(success_share))
+    return Plan(rows, pricer.best_of_rows(rows), pricer.criterion, left_out)
+
+
+def _add(rows, left_out, kind, make):
+    """Append the row of ``make``; a refusal is noted beside the table instead of ending it."""
+    if kind == "optimal" and not rows:
+        make_row = make  # the last hope: its error says what conflicts
+        rows.append(make_row())
+        return
+    try:
+        row = make()
+    except SkdptuneError as error:
+        left_out.append(f"{kind}: {error}")
+        return
+    if row is not None:
+        rows.append(row)
+
+
+# -- arguments -------------------------------------------------------------------------------
+
+
+def _question(family, target_epsilon, delta, expected_quantile, max_mean, max_runs_99):
+    fixed = not callable(family)
+    if fixed:
+        text = "a PrivacyCurve or a function of one number that returns one"
+        check_instance("family", family, PrivacyCurve, text)
+    if target_epsilon is not None:
+        target_epsilon = check_real("target_epsilon", target_epsilon, low=0, low_open=True)
+    elif not fixed:
+        raise invalid_type("target_epsilon", "a positive number for a family", target_epsilon)
+    if expected_quantile is not None:
+        expected_quantile = check_real(
+            "expected_quantile", expected_quantile, low=0, high=1, low_open=True, high_open=True
+        )
+    elif not fixed or target_epsilon is None:
+        expected_quantile = _QUANTILE
+    return {
+        "family": family,
+        "target": target_epsilon,
+        "delta": check_real("delta", delta, low=0, high=1, high_open=True),
+        "quantile": expected_quantile,
+        "max_mean": None if max_mean is None else check_real("max_mean", max_mean, low=1),
+        "max_runs_99": None if max_runs_99 is None else check_integer("max_runs_99", max_runs_99, low=1),
+    }
+
+
+def _check_builders(run_counts):
+    if run_counts is None:
+        return list(NAMED.values())
+    expected = "a sequence of run counts or of functions mean -> RunCount"
+    if isinstance(run_counts, (str, bytes)) or not hasattr(run_counts, "__iter__"):
+        raise invalid_type("run_counts", expected, run_counts, "Pass e.g. [Poisson, Geometric].")
+    builders = list(run_counts)
+    for item in builders:
+        if not (callable(item) or isinstance(item, RunCount)):
+            raise invalid_type("an item of run_counts", "a run count or a function of the mean", item)
+    return builders
+
+
+def _check_means(means):
+    if isinstance(means, (str, bytes)) or not hasattr(means, "__iter__"):
+        raise invalid_type("means", "a sequence of numbers of at least 1", means, "Pass e.g. [3, 10, 30].")
+    return [check_real("an item of means", mean, low=1) for mean in means]
+
+
+# -- pricing ---------------------------------------------------------------------------------
+
+
+class _Pricer:
+    """One question: makes a row of a run count, and says which row is best."""
+
+    def __init__(self, family, target, delta, quantile, max_mean, max_runs_99, rtol):
+        self.family, self.target, self.delta = family, target, delta
+        self.quantile, self.rtol = quantile, rtol
+        self.max_mean, self.max_runs_99 = max_mean, max_runs_99
+        self.fixed = isinstance(family, PrivacyCurve)
+        self._curves = {}
+        self._slope = None
+        self._last = None  # the last setting found: where the next search starts
+
+    @property
+    def fits_most(self):
+        """Whether means are chosen as the largest that the target allows."""
+        return self.fixed and self.target is not None and self.quantile is None
+
+    @property
+    def criterion(self):
+        if self.fits_most:
+            return "largest expected quantile within the target"
+        reached = f"among those with an expected quantile of at least {self.quantile:g}"
+        return f"{'cheapest search' if self.fixed else 'largest single-run epsilon'} {reached}"
+
+    def within_caps(self, count):
+        if self.max_mean is not None and count.mean > self.max_mean * (1 + 1e-9):
+            return False
+        cap = self.max_runs_99
+        return cap is None or count.sf(cap) <= 0.01 * (1 + 1e-9)
+
+    def curve(self, x):
+        if self.fixed:
+            return self.family
+        if x not in self._curves:
+            curve = self.family(x)
+            text = "a function that returns a PrivacyCurve"
+            self._curves[x] = check_instance("family", curve, PrivacyCurve, text)
+        return self._curves[x]
+
+    def price(self, curve, count):
+        """Epsilon of the whole search, to ``rtol``: the exact price where there is a pair."""
+        if curve.pair is None:
+            return best_of(curve, count).epsilon(self.delta)
+        return float(exact_epsilon(curve.pair, count, self.delta, rtol=self.rtol).upper)
+
+    def row(self, count, kind="named"):
+        """Price one run count; calibrated first if there is a family."""
+        setting = None if self.fixed else self._calibrated(count)
+        curve = self.curve(setting)
+        row = {
+            "distribution": _label(count),
+            "kind": kind,
+            "run_count": count,
+            "mean": float(count.mean),
+            "runs_99": int(count.quantile(0.99)),
+            "expected_quantile": float(count.expected_quantile()),
+            "success_probability": None,
+            "single_run_epsilon": float(curve.epsilon(self.delta)),
+            "search_epsilon": self.price(curve, count),
+        }
+        return row if self.fixed else {**row, "setting": setting}
+
+    def reference(self):
+        """A curve near the one that a calibrated row will have, for comparing distributions."""
+        if not self.fixed and self._last is None:
+            self.row(TruncatedNegativeBinomial(10.0, 2.0))
+        return self.curve(self._last)
+
+    def _calibrated(self, count):
+        """A setting whose search lies within the target and within ``rtol`` of it.
+
+        From the last one by secants in log x and log epsilon; :func:`calibrate` does what they
+        cannot.
+        """
+        if self._last is None:
+            x = calibrate(self.curve, count, self.target, self.delta)
+            first, second = (self.curve(y).epsilon(self.delta) for y in (x, 1.1 * x))
+            self._slope = math.log(second / first) / math.log(1.1) if 0 < first < math.inf > second > 0 else None
+        else:
+            x = self._by_secants(count)
+            x = calibrate(self.curve, count, self.target, self.delta) if x is None else x
+        self._last = x
+        return x
+
+    def _by_secants(self, count):
+        if not self._slope:
+            return None
+        x, slope, before = self._last, self._slope, None
+        for _ in range(8):
+            value = self.price(self.curve(x), count)
+            if not 0 < value < math.inf:
+                return None
+            if (1 - self.rtol) * self.target <= value <= self.target:
+                return x
+            miss = math.log(self.target * (1 - 0.4 * self.rtol)) - math.log(value)
+            if before is not None and x != before[0]:
+                run = math.log(x) - math.log(before[0])
+                rise = math.log(value) - math.log(before[1])
+                slope = rise / run if rise / run * self._slope > 0 else self._slope
+            before = x, value
+            x = x * math.exp(max(min(miss / slope, 1.0), -1.0))
+        return None
+
+    def best_of_rows(self, rows):
+        """Index of the best row by the criterion, or None."""
+
+        def score(row):
+            if self.quantile is not None and row["expected_quantile"] < self.quantile * (1 - 1e-7):
+                return -math.inf
+            if self.target is not None and row["search_epsilon"] > self.target:
+                return -math.inf
+            if self.fits_most:
+                return row["expected_quantile"]
+            return -row["search_epsilon"] if self.fixed else row["single_run_epsilon"]
+
+        scores = [score(row) for row in rows]
+        top = max(scores)
+        return scores.index(top) if top > -math.inf else None
+
+
+def _label(count):
+    """Name of a distribution without its mean or its table of probabilities."""
+    kept = {name: v for name, v in count._arguments().items() if name not in ("mean", "pmf")}
+    if "wishes" in kept:
+        return "optimal"
+    inside = ", ".join(f"{n}={v:.3g}" if isinstance(v, float) else f"{n}={v!r}" for n, v in kept.items())
+    name = type(count).__name__
+    return f"{name}({inside})" if inside else name
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+def _table(pricer, builders, means):
+    rows, left_out = [], []
+    for item in builders:
+        if isinstance(item, RunCount):
+            wanted = [item]
+        elif means is not None:
+            wanted = [item(mean) for mean in means]
+        else:
+            wanted = [_at_its_mean(pricer, item)]
+        for count in wanted:
+            if isinstance(count, str):
+                left_out.append(count)
+            elif not pricer.within_caps(count):
+                left_out.append(f"{_label(count)} at mean {count.mean:.4g} exceeds the caps")
+            else:
+                rows.append(pricer.row(count))
+    return rows, left_out
+
+
+def _at_its_mean(pricer, build):
+    """Return ``build(mean)`` at the mean the question implies, or a sentence why there is none."""
+    if pricer.fits_most:
+        mean = _largest_mean(pricer, build)
+        if mean is None:
+            return f"{_label(build(2.0))} exceeds the target at any mean"
+        return build(mean)
+    mean = mean_for(build, {"expected_quantile": pricer.quantile})
+    if not math.isfinite(mean):
+        return f"{_label(build(2.0))} does not reach the quantile {pricer.quantile:g} at a mean of a million"
+    return build(mean)
+
+
+def _largest_mean(pricer, build):
+    """Largest mean within target and caps, to ``rtol`` in epsilon; None if not even 1 fits."""
+
+    @functools.cache
+    def excess(mean):
+        count = build(mean)
+        if not pricer.within_caps(count):
+            return math.inf
+        return math.log(pricer.price(pricer.family, count) / pricer.target)
+
+    low, high = 1.0, 4.0
+    if excess(low) > 0:
+        return None
+    while excess(high) <= 0:
+        if high >= _MOST_MEAN:
+            return high
+        low, high = high, 3 * high
+    for step in range(40):
+        if excess(low) >= -pricer.rtol or high / low < 1 + 1e-4:
+            break
+        share = 0.5
+        if math.isfinite(excess(high)) and step % 3 != 2:
+            share = (-0.4 * pricer.rtol - excess(low)) / (excess(high) - excess(low))
+        middle = low * (high / low) ** min(max(share, 0.05), 0.95)
+        low, high = (middle, high) if excess(middle) <= 0 else (low, middle)
+    return low
+
+
+def _searched(pricer):
+    """The truncated negative binomial, over eta and mean, that is best by the criterion."""
+    curve = pricer.reference()
+
+    @functools.cache
+    def at(eta):
+        def build(mean):
+            return TruncatedNegativeBinomial(mean, eta)
+
+        if pricer.fits_most:
+            mean = _largest_mean(pricer, build)
+        else:
+            mean = mean_for(build, {"expected_quantile": pricer.quantile})
+        return build(mean) if mean is not None and math.isfinite(mean) else None
+
+    @functools.cache
+    def loss(log_eta):
+        count = at(math.exp(log_eta) - 1)
+        if count is None or not pricer.within_caps(count):
+            return 1e6 - log_eta  # larger eta: fewer runs
+        return -count.expected_quantile() if pricer.fits_most else pricer.price(curve, count)
+
+    low, high = (math.log(1 + eta) for eta in _ETAS)
+    if loss(high) >= 1e5:
+        return None
+    for _ in range(12 if loss(low) >= 1e5 else 0):  # the smallest eta within the caps
+        middle = 0.5 * (low + high) if loss(low) >= 1e5 else low
+        low, high = (middle, high) if loss(middle) >= 1e5 else (low, middle)
+    high = math.log(1 + _ETAS[1])
+    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.05, "maxiter": 12})
+    best = min((loss(x), x) for x in (float(found.x), high))[1]
+    return pricer.row(at(math.exp(best) - 1), "searched")
+
+
+def _optimal(pricer, rows):
+    """The best finite distribution under the caps, with the mean of the best row as a last cap."""
+    curve = pricer.reference()
+    if curve.pair is None:
+        return None
+    index = pricer.best_of_rows(rows) if rows else None
+    cap = pricer.max_mean
+    if cap is None and index is not None:
+        cap = rows[index]["mean"]
+    cap = None if cap is None else max(cap, 1.0)
+    if not pricer.fits_most:
+        return pricer.row(_optimal_at(pricer, curve, pricer.quantile, cap), "optimal")
+    if index is None:
+        return None
+    low, high = rows[index]["expected_quantile"], 1.0
+    best, step = None, 0.1
+    for _ in range(7):  # on log(1 - quantile), in which epsilon is nearly straight
+        quantile = 1 - (1 - low) * (1 - step)
+        if quantile >= high:
+            step *= 0.5
+            continue
+        try:
+            count = _optimal_at(pricer, curve, quantile, cap)
+            price = pricer.price(curve, count)
+        except InvalidParameterError:
+            price = math.inf
+        if price <= pricer.target:
+            best, low = count, quantile
+            if price >= pricer.target * (1 - pricer.rtol):
+                break
+        else:
+            high, step = quantile, 0.5 * step
+    return None if best is None else pricer.row(best, "optimal")
+
+
+def _optimal_at(pricer, curve, quantile, cap):
+    return optimal_run_count(
+        curve,
+        pricer.delta,
+        expected_quantile=quantile,
+        max_mean=cap,
+        max_runs_99=pricer.max_runs_99,
+        rtol=pricer.rtol,
+    )
+
+
+def _explain_nothing(pricer, left_out):
+    raise InvalidParameterError(
+        f"the caps must leave some distribution; got none ({'; '.join(left_out)}). Raise max_mean or max_runs_99, "
+        "or ask for less."
+    )
