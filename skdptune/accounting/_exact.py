@@ -32,12 +32,15 @@ from skdptune.accounting._exact_grid import (
 )
 
 __all__ = [
+    "DEFAULT_RTOL",
     "DeltaBounds",
     "EpsilonBounds",
+    "Grids",
     "exact_delta",
     "exact_delta_one_way",
     "exact_epsilon",
     "exact_epsilon_one_way",
+    "fineness",
 ]
 
 DEFAULT_RTOL = 2e-3
@@ -275,6 +278,11 @@ class Grids:
         near = min(max(r, self.reference, 1e-12), 0.5)  # near 1 only 1 - r counts, relatively
         return float(self.weight.slope(near)[0] / self.weight.value(near)) / spread + 1e-9
 
+    def typical_sharpness(self):
+        """:meth:`sharpness` on a rough grid of the pair's own cells."""
+        spread = float(self.pair.losses[-1] - self.pair.losses[0]) if self.pair.size > 1 else 1.0
+        return self.sharpness(self.cells(max(spread, 1e-9) / 200, 1e-4)[0])
+
     def _t_end(self, cells):
         """The Q-mass beyond which placing more T loses more than it gains, about."""
         low_p, low_q = cells.low
@@ -355,7 +363,7 @@ def _solve(pair, weight, delta, rtol, floor):
     if rough == math.inf:
         return EpsilonBounds(math.inf, 0.0)
     best = EpsilonBounds(most, 0.0)
-    step, eta = _fineness(rtol, rough, scale, sharpness)
+    step, eta = fineness(rtol, rough, scale, sharpness)
     for _ in range(_MAX_ROUNDS):
         tol = max(0.01 * rtol * rough, 1e-12)
         margin = 0.25 * eta + 0.5 * step + 0.02 * rough
@@ -381,7 +389,7 @@ def _solve(pair, weight, delta, rtol, floor):
     return best
 
 
-def _fineness(rtol, epsilon, scale, sharpness):
+def fineness(rtol, epsilon, scale, sharpness):
     """Loss step and eta for a gap of rtol * epsilon.
 
     The gap of the loss grid is about step^2 / (8 scale) from where S begins and
@@ -487,7 +495,7 @@ def _evaluate(pair, weight, epsilon, rtol, floor):
         if round_ == 0:
             if 0 < tops[1] < tops[0]:
                 scale = 0.1 * scale / math.log(tops[0] / tops[1])
-            step, eta = _fineness(rtol, epsilon, scale, grids.sharpness(upper.cells))
+            step, eta = fineness(rtol, epsilon, scale, grids.sharpness(upper.cells))
         allowed = max(rtol * epsilon / scale, rtol)
         gap = math.log(best.upper) - math.log(best.lower) if best.lower > 0 else math.inf
         if gap <= allowed or upper.cells.size * upper.n_columns > _MAX_NODES:

@@ -246,15 +246,14 @@ class Lattice:
                 ends = [np.maximum(end, extra) for end in ends]
             columns = 0.5 * (np.maximum(ends[0], 0.0) + np.maximum(ends[1], 0.0))
             if block[0] == 0:
-                columns[0] = min(columns[0], self._first_column(e))
+                columns[0] = min(columns[0], self._first_column())
             sums[i] = columns.sum()
         return sums
 
-    def _first_column(self, e):
-        """The first column's integral is at most G(p) - E w(1) q, whatever precedes it."""
-        p, q = float(self.cells.p[-1]), float(self.cells.q[-1])
-        most = float(self.weight.mass(p)) * (1 + WEIGHT_ERROR)
-        return max(most - e * self.weight.at_one * (1 - WEIGHT_ERROR) * q, 0.0)
+    def _first_column(self):
+        """The first column's integral is at most G(p), whatever precedes it."""
+        # not less E w(1) q: only a part of the column need have a positive integrand
+        return float(self.weight.mass(self.cells.p[-1])) * (1 + WEIGHT_ERROR)
 
     # -- V -----------------------------------------------------------------------------------
 

@@ -20,10 +20,10 @@ from skdptune.accounting._rdp_region import peak_weight
 
 __all__ = ["profile_delta", "profile_epsilon", "weight_gap"]
 
-_GAP_TOLERANCE = 1e-4
+_GAP_TOLERANCE = 1e-4  # nats; largest wanted excess of c over the supremum
 
 
-def weight_gap(region, run_count, tolerance=_GAP_TOLERANCE):
+def weight_gap(region, run_count):
     """Bound c = sup log w(r) - log w(s) over the region from above; ``inf`` if E[K] is.
 
     Parameters
@@ -31,14 +31,12 @@ def weight_gap(region, run_count, tolerance=_GAP_TOLERANCE):
     region : RdpRegion or PairRegion
     run_count : object
         With ``log_weight``.
-    tolerance : float
-        Largest wanted excess over the supremum, nats.
 
     Returns
     -------
     float
     """
-    gap = peak_weight(region, run_count.log_weight, [1.0], [1.0], tolerance)[0]
+    gap = peak_weight(region, run_count.log_weight, [1.0], [1.0], _GAP_TOLERANCE)[0]
     return max(float(gap), 0.0)  # (r, s) = (0, 0) is always feasible
 
 

@@ -48,6 +48,7 @@ __all__ = [
 
 _LOGIT_LOW, _LOGIT_HIGH = -230.0, 36.0
 _GRID = 600  # nodes of the first grid of the maximisation (any number is sound)
+_PRECISION = 1e-4  # nats; largest wanted excess of a Renyi bound over the region's exact value
 _ROUNDS = 8  # of refinement, at most
 _CUTS = 8  # pieces of a cell that is refined
 _SLACK = 1e-12  # relative; every comparison of rounded numbers gives this much away
@@ -306,7 +307,7 @@ def one_way_rdp(pair, orders):
     return np.maximum(result * (1.0 + _SLACK) + _SLACK, 0.0) / (orders - 1.0) + _TINY
 
 
-def region_rdp(orders, rdp, region, run_count, *, log_convex, precision=1e-4):
+def region_rdp(orders, rdp, region, run_count, *, log_convex):
     """Renyi divergence of best-of-K at ``orders`` by (1), and by (2) where w is log-convex.
 
     Parameters
@@ -318,8 +319,6 @@ def region_rdp(orders, rdp, region, run_count, *, log_convex, precision=1e-4):
         With ``log_weight`` and ``p_zero``.
     log_convex : bool
         Whether log w is convex, so that (2) holds.
-    precision : float
-        Largest wanted excess over the region's exact value, nats of the result.
 
     Returns
     -------
@@ -340,7 +339,7 @@ def region_rdp(orders, rdp, region, run_count, *, log_convex, precision=1e-4):
     if not live.any():
         return result
     a = orders[live]
-    tolerance = precision * np.maximum(a - 1.0, 0.5)
+    tolerance = _PRECISION * np.maximum(a - 1.0, 0.5)
     log_m = peak_weight(region, run_count.log_weight, a, a - 1.0, tolerance)
     divergence = (a - 1.0) * np.maximum(rdp[live], 0.0)
     log_zero = np.log(run_count.p_zero) if run_count.p_zero > 0.0 else -np.inf

@@ -9,12 +9,14 @@ import functools
 import math
 from collections.abc import Sequence
 
+import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skdptune._exceptions import InvalidParameterError, SkdptuneError
 from skdptune._validation import check_instance, check_integer, check_real, invalid_type
 from skdptune.accounting._exact import exact_epsilon
 from skdptune.accounting._optimal import NAMED, mean_for, optimal_run_count
+from skdptune.accounting._optimal_orders import worst_orders
 from skdptune.accounting.calibration import calibrate
 from skdptune.accounting.curve import PrivacyCurve
 from skdptune.accounting.selection import best_of
@@ -25,7 +27,7 @@ __all__ = ["Plan", "plan"]
 RTOL = 5e-3  # default relative precision of the epsilons in a plan
 _QUANTILE = 0.9
 _ETAS = (-0.7, 12.0)
-_MOST_MEAN = 1e5
+_MOST_MEAN = 1e4
 
 _COLUMNS = (
     ("distribution", "{}", "<"),
@@ -271,6 +273,7 @@ class _Pricer:
         self.fixed = isinstance(family, PrivacyCurve)
         self._curves = {}
         self._slope = None
+        self._orders = None
         self._last = None  # the last setting found: where the next search starts
 
     @property
@@ -305,6 +308,19 @@ class _Pricer:
         if curve.pair is None:
             return best_of(curve, count).epsilon(self.delta)
         return float(exact_epsilon(curve.pair, count, self.delta, rtol=self.rtol).upper)
+
+    def rough(self, curve):
+        """A function run count -> epsilon on a coarse grid (a lower bound within about 0.3 %).
+
+        Milliseconds each: for comparing many run counts; what is reported is priced by
+        :meth:`price`.
+        """
+        if curve.pair is None:
+            return lambda count: self.price(curve, count)
+        if self._orders is None or self._orders[0] is not curve:
+            orders = worst_orders(curve.pair, self.delta, np.array([1.0, 10 * _MOST_MEAN]))
+            self._orders = curve, orders
+        return self._orders[1].lower_bound
 
     def row(self, count, kind="named"):
         """Price one run count; calibrated first if there is a family."""
@@ -427,14 +443,30 @@ def _at_its_mean(pricer, build):
 
 
 def _largest_mean(pricer, build):
-    """Largest mean within target and caps, to ``rtol`` in epsilon; None if not even 1 fits."""
+    """Largest mean within target and caps, to ``rtol`` in epsilon; None if not even 1 fits.
+
+    Found on the coarse grid, then lowered until its price fits.
+    """
+    rough = pricer.rough(pricer.family)
+    aim = pricer.target
+    for _ in range(6):
+        mean = _root_mean(pricer, build, rough, aim)
+        if mean is None:
+            return None
+        value = pricer.price(pricer.family, build(mean))
+        if value <= pricer.target:
+            return mean
+        aim *= pricer.target / value * (1 - 0.2 * pricer.rtol)
+    return None
+
+
+def _root_mean(pricer, build, rough, aim):
+    """Largest mean, to 1e-4, whose rough epsilon is at most ``aim``; None if there is none."""
 
     @functools.cache
     def excess(mean):
         count = build(mean)
-        if not pricer.within_caps(count):
-            return math.inf
-        return math.log(pricer.price(pricer.family, count) / pricer.target)
+        return rough(count) / aim - 1 if pricer.within_caps(count) else math.inf
 
     low, high = 1.0, 4.0
     if excess(low) > 0:
@@ -444,11 +476,11 @@ def _largest_mean(pricer, build):
             return high
         low, high = high, 3 * high
     for step in range(40):
-        if excess(low) >= -pricer.rtol or high / low < 1 + 1e-4:
+        if excess(low) >= -0.1 * pricer.rtol or high / low < 1 + 1e-4:
             break
         share = 0.5
         if math.isfinite(excess(high)) and step % 3 != 2:
-            share = (-0.4 * pricer.rtol - excess(low)) / (excess(high) - excess(low))
+            share = (-0.05 * pricer.rtol - excess(low)) / (excess(high) - excess(low))
         middle = low * (high / low) ** min(max(share, 0.05), 0.95)
         low, high = (middle, high) if excess(middle) <= 0 else (low, middle)
     return low
@@ -456,36 +488,43 @@ def _largest_mean(pricer, build):
 
 def _searched(pricer):
     """The truncated negative binomial, over eta and mean, that is best by the criterion."""
-    curve = pricer.reference()
+    rough = pricer.rough(pricer.reference())
 
     @functools.cache
-    def at(eta):
+    def at(log_eta):
+        eta = math.exp(log_eta) - 1
+
         def build(mean):
             return TruncatedNegativeBinomial(mean, eta)
 
         if pricer.fits_most:
-            mean = _largest_mean(pricer, build)
+            mean = _root_mean(pricer, build, rough, pricer.target * (1 - 0.2 * pricer.rtol))
         else:
             mean = mean_for(build, {"expected_quantile": pricer.quantile})
-        return build(mean) if mean is not None and math.isfinite(mean) else None
+        fits = mean is not None and mean <= _MOST_MEAN and pricer.within_caps(build(mean))
+        return (build, mean) if fits else None
 
-    @functools.cache
     def loss(log_eta):
-        count = at(math.exp(log_eta) - 1)
-        if count is None or not pricer.within_caps(count):
-            return 1e6 - log_eta  # larger eta: fewer runs
-        return -count.expected_quantile() if pricer.fits_most else pricer.price(curve, count)
+        if at(log_eta) is None:
+            return math.inf
+        build, mean = at(log_eta)
+        return -build(mean).expected_quantile() if pricer.fits_most else rough(build(mean))
 
     low, high = (math.log(1 + eta) for eta in _ETAS)
-    if loss(high) >= 1e5:
+    if at(high) is None:
         return None
-    for _ in range(12 if loss(low) >= 1e5 else 0):  # the smallest eta within the caps
-        middle = 0.5 * (low + high) if loss(low) >= 1e5 else low
-        low, high = (middle, high) if loss(middle) >= 1e5 else (low, middle)
-    high = math.log(1 + _ETAS[1])
-    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.05, "maxiter": 12})
-    best = min((loss(x), x) for x in (float(found.x), high))[1]
-    return pricer.row(at(math.exp(best) - 1), "searched")
+    if at(low) is None:  # a larger eta needs fewer runs: the smallest one within the caps
+        out, low = low, high
+        for _ in range(12):
+            middle = 0.5 * (out + low)
+            out, low = (middle, low) if at(middle) is None else (out, middle)
+    options = {"xatol": 0.03, "maxiter": 15}
+    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options=options)
+    best = min((loss(x), x) for x in (float(found.x), low, high))[1]
+    build, mean = at(best)
+    if pricer.fits_most:
+        mean = _largest_mean(pricer, build)
+    return None if mean is None else pricer.row(build(mean), "searched")
 
 
 def _optimal(pricer, rows):

@@ -18,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 
-from skdptune.accounting import _rdp_region, _selection_bounds
+from skdptune.accounting import _profile_bound, _rdp_region, _selection_bounds
 from skdptune.accounting._mechanisms import FromPair, Mechanism
 from skdptune.accounting._pair_builders import pair_from_atoms
 from skdptune.run_counts import (
@@ -313,10 +313,11 @@ def check_many(seed, instances, *, methods=("rdp", "closed_form", "profile", "co
     rng = np.random.default_rng(seed)
     done, broken = 0, []
     few_orders = mock.patch.object(_selection_bounds, "default_orders", lambda: FEW_ORDERS)
-    few_nodes = mock.patch.object(_rdp_region, "_GRID", 120)
+    few_nodes = mock.patch.multiple(_rdp_region, _GRID=120, _PRECISION=0.02)
+    rough_gap = mock.patch.object(_profile_bound, "_GAP_TOLERANCE", 0.02)
     # Convolving pairs has its own tests and takes a hundred times as long as the rest.
     no_convolution = mock.patch.object(_selection_bounds, "_LARGEST_COMPOSITION", 0)
-    with few_orders, few_nodes, no_convolution:
+    with few_orders, few_nodes, rough_gap, no_convolution:
         while done < instances:
             broken += check_group(rng, 10, 10, methods=methods, per_instance=1)
             done += 100

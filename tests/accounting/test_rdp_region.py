@@ -196,3 +196,15 @@ def test_one_way_divergence_of_a_pair():
         math.log(np.sum((p[:2] / 0.8) ** a * (q[:2] / 0.7) ** (1 - a))) / (a - 1) for a in orders
     ]
     np.testing.assert_allclose(one_way_rdp(dominating_pair(p, q), orders), inner, rtol=1e-10)
+
+
+def test_pair_region_starts_with_the_outputs_of_zero_ratio():
+    p, q = np.array([0.6, 0.4, 0.0]), np.array([0.2, 0.5, 0.3])
+    region = PairRegion(dominating_pair(p, q))
+    np.testing.assert_allclose(
+        region.boundary(np.array([0.0, 0.4, 1.0])), [0.3, 0.8, 1.0], rtol=1e-9
+    )
+    swapped = PairRegion(dominating_pair(q, p))  # now the same output has infinite loss
+    np.testing.assert_allclose(
+        swapped.boundary(np.array([0.0, 0.2, 0.7])), [0.0, 0.6, 1.0], rtol=1e-9
+    )

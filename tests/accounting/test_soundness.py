@@ -62,7 +62,7 @@ def test_many_more_instances():
     assert not broken, f"{len(broken)} of {done}\n" + "\n".join(broken[:5])
 
 
-def _drop_p_zero(orders, rdp, region, run_count, *, log_convex, precision=1e-4):
+def _drop_p_zero(orders, rdp, region, run_count, *, log_convex):
     """The generic bound as printed in the paper, without P(K=0)."""
     value = _rdp_region.peak_weight(region, run_count.log_weight, orders, orders - 1.0, 1e-4)
     return np.maximum(value + (orders - 1.0) * rdp, 0.0) / (orders - 1.0) + 1e-15

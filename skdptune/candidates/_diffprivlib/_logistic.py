@@ -104,7 +104,7 @@ def shrink_rows(rows):
     Examples
     --------
     >>> import numpy as np
-    >>> np.linalg.norm(shrink_rows(np.array([[3.0, 4.0]]))) <= 1
+    >>> float(np.linalg.norm(shrink_rows(np.array([[3.0, 4.0]])))) <= 1
     True
     """
     norms = np.linalg.norm(rows, axis=1, keepdims=True)

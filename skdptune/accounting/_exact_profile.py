@@ -1,0 +1,179 @@
+"""The whole search as a dominating pair, for composition with a refit or another search.
+
+The pair joins certified upper bounds of both orders' profiles by straight lines in e^eps. The
+selected mechanism's worst order of outputs may differ between (P, Q) and (Q, P), and between
+epsilons: each bound is an upper bound by itself, and a pair of both profiles dominates them all.
+"""
+
+import math
+import threading
+from collections import OrderedDict
+
+import numpy as np
+
+from skdptune._exceptions import PricingError
+from skdptune._validation import check_real
+from skdptune.accounting._exact import DEFAULT_RTOL, Grids, exact_epsilon, fineness
+from skdptune.accounting._exact_grid import weight_of
+from skdptune.accounting._pair_builders import pair_from_two_profiles
+
+__all__ = ["exact_pair", "exact_profile"]
+
+_FLOOR = 1e-16  # profiles are followed down to this delta; the rest becomes infinite loss
+_NODES = 400  # at most about this many epsilons
+_CACHE = OrderedDict()
+_CACHE_SIZE = 32
+_LOCK = threading.Lock()
+
+
+def exact_pair(pair, run_count, *, rtol=DEFAULT_RTOL, delta=1e-6):
+    """Return a dominating pair of publishing the best of K runs.
+
+    Parameters
+    ----------
+    pair : DominatingPair
+        Dominates one run.
+    run_count : RunCount
+        The distribution of the number of runs.
+    rtol : float in (0, 1), default=0.002
+        Relative accuracy in epsilon aimed at, near ``delta``.
+    delta : float in (0, 1), default=1e-6
+        Where the grid is at its finest. The pair is valid everywhere.
+
+    Returns
+    -------
+    search : DominatingPair
+        Dominates the search in both directions; ``pair`` itself where K is always one.
+
+    Raises
+    ------
+    PricingError
+        If the search has no finite price (every profile bound is one).
+
+    Notes
+    -----
+    Guarantee and assumptions as for :func:`skdptune.accounting._exact.exact_epsilon`.
+    Connect the dots: Doroshenko et al., arXiv 2207.04380v1.
+
+    Examples
+    --------
+    >>> from skdptune.accounting._pairs import DominatingPair
+    >>> from skdptune.run_counts import Fixed, Logarithmic
+    >>> pair = DominatingPair([-1.0, 1.0], [0.268941, 0.731059], [0.731059, 0.268941],
+    ...                       symmetric=True)
+    >>> exact_pair(pair, Fixed(1)) is pair
+    True
+    >>> search = exact_pair(pair, Logarithmic(mean=10))
+    >>> bool(1.936 < search.epsilon(1e-6) < 1.945)
+    True
+    """
+    rtol = check_real("rtol", rtol, low=0.0, high=1.0, low_open=True)
+    delta = check_real("delta", delta, low=0.0, high=1.0, low_open=True, high_open=True)
+    weight = weight_of(run_count)
+    if weight.constant and abs(weight.at_zero - 1) < 1e-12:
+        return pair  # one run, always
+    key = (pair.cache_key, run_count, rtol, delta)
+    with _LOCK:
+        if key in _CACHE:
+            _CACHE.move_to_end(key)
+            return _CACHE[key]
+    search = _join(pair, run_count, rtol, delta)
+    with _LOCK:
+        _CACHE[key] = search
+        while len(_CACHE) > _CACHE_SIZE:
+            _CACHE.popitem(last=False)
+    return search
+
+
+def _join(pair, run_count, rtol, delta):
+    epsilons = _nodes(pair, run_count, rtol, delta)
+    forward = exact_profile(pair, run_count, epsilons, rtol=rtol, delta=delta)
+    if pair.symmetric:
+        backward = forward
+    else:
+        backward = exact_profile(pair.swap(), run_count, epsilons, rtol=rtol, delta=delta)
+    if forward[-1] >= 1 and backward[-1] >= 1:
+        raise PricingError(
+            "run_count and pair must give a finite price; got one of infinity at every delta. "
+            "Use a pair with less mass of infinite loss, or fewer runs."
+        )
+    spacing = float(epsilons[1])
+    found = pair_from_two_profiles(epsilons, forward, backward, spacing)
+    return found
+
+
+def _nodes(pair, run_count, rtol, delta):
+    """Evenly spaced epsilons from zero to where both profiles are negligible."""
+    centre = exact_epsilon(pair, run_count, delta, rtol=max(rtol, 1e-2)).upper
+    top = _top(pair, run_count, centre)
+    scale = _slope_scale(pair, run_count, delta, centre)
+    # joining the dots costs about spacing^2 / (8 scale) of epsilon
+    spacing = math.sqrt(4 * rtol * max(centre, 0.01) * scale) if math.isfinite(centre) else top / 50
+    spacing = max(min(spacing, scale, top / 20), top / _NODES)
+    unit = pair.spacing or 2.0**-16
+    spacing = max(math.floor(spacing / unit), 1) * unit
+    return spacing * np.arange(int(math.ceil(top / spacing)) + 2)
+
+
+def _top(pair, run_count, centre):
+    """An epsilon at which what is left of both profiles is no more than their infinite mass."""
+    for floor in (_FLOOR, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2):
+        least = exact_epsilon(pair, run_count, floor, rtol=0.3).upper
+        if math.isfinite(least):
+            return max(least, 1e-3)
+    return max(centre, float(np.max(np.abs(pair.losses))), 1e-3) if math.isfinite(centre) else 50.0
+
+
+def _slope_scale(pair, run_count, delta, centre):
+    """By how much epsilon falls where delta grows e-fold, near ``delta``."""
+    other = exact_epsilon(pair, run_count, min(delta * math.e, 0.9), rtol=1e-2).upper
+    if not (math.isfinite(centre) and math.isfinite(other)):
+        return 1.0
+    return max(centre - other, 0.01 * centre, 1e-4)
+
+
+def exact_profile(pair, run_count, epsilons, *, rtol=DEFAULT_RTOL, delta=1e-6):
+    """Return upper bounds of the search's hockey-stick divergence in the order (P, Q).
+
+    Parameters
+    ----------
+    pair : DominatingPair
+    run_count : RunCount
+    epsilons : ndarray of shape (n_epsilons,), not negative
+        In nats. (For negative ones flip: 1 - e^eps + e^eps * the swapped pair's at -eps.)
+    rtol, delta : float
+        As for :func:`exact_pair`.
+
+    Returns
+    -------
+    deltas : ndarray of shape (n_epsilons,), in [0, 1]
+        W+ of one lattice for all epsilons, so convex in e^eps; rounded up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdptune.accounting._pairs import DominatingPair
+    >>> from skdptune.run_counts import Logarithmic
+    >>> pair = DominatingPair([-1.0, 1.0], [0.268941, 0.731059], [0.731059, 0.268941])
+    >>> deltas = exact_profile(pair, Logarithmic(mean=10), np.array([0.0, 1.0, 2.5]))
+    >>> bool(np.all(np.diff(deltas) < 0) and deltas[2] < 1e-9)
+    True
+    """
+    weight = weight_of(run_count)
+    epsilons = np.asarray(epsilons, dtype=np.float64)
+    if weight.constant:
+        return np.minimum(weight.at_zero * (1 + 1e-12) * pair.delta(epsilons), 1.0)
+    centre = exact_epsilon(pair, run_count, delta, rtol=max(rtol, 1e-2)).upper
+    scale = _slope_scale(pair, run_count, delta, centre)
+    grids = Grids(pair, weight, 1e-3 * _FLOOR)
+    finite = centre if math.isfinite(centre) else float(epsilons.max())
+    step, eta = fineness(rtol, finite, scale, grids.typical_sharpness())
+    least = float(epsilons.min())
+    # two lattices: one serves every epsilon, the other wastes nothing on those below ``finite / 2``
+    deltas = np.ones(epsilons.shape)
+    split = 0.5 * finite
+    for mask, start in ((epsilons < split, least), (epsilons >= split, max(split, least))):
+        if np.any(mask):
+            lattice = grids.lattices(step, eta, start)[0]
+            deltas[mask] = lattice.upper(epsilons[mask])
+    return deltas
