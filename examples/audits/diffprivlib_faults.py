@@ -58,8 +58,8 @@ def logistic_intercept(runs):
         return 3 < w < 14 and abs(w + b) < 1.5
 
     y = np.array([1, 0])
-    first = count(make, np.array([[1.0, 0.0], [0.0, 0.0]]), y, event, runs, 1)
-    second = count(make, np.array([[0.0, 0.0], [0.0, 0.0]]), y, event, runs, 2)
+    first = count(make, np.array([[1.0], [0.0]]), y, event, runs, 1)
+    second = count(make, np.array([[0.0], [0.0]]), y, event, runs, 2)
     report("LogisticRegression, default intercept", 1.0, first, second, runs)
 
 
@@ -267,13 +267,16 @@ def bingham(runs):
         f"  Bingham in the plane: |u_1| > 0.8 came with probability {hits / runs:.3f}; its density says "
         f"{exact:.3f}"
     )
-    # Two leading directions, then one row along the first of them goes; d - 2 others far behind. What the
-    # code draws on the leading circle is proportional to exp(-g) (1 + g)^-d, g = epsilon cos^2 / 4.
+    # Two leading directions, then one row along the first of them goes; the d - 2 others are far behind.
+    # With A = 1 + epsilon cos^2 / (2 b), the code draws the angle on the leading circle with density
+    # exp(-epsilon cos^2 / 4) times the integral of exp(-b x / 2) (A + x)^-d x^((d - 4) / 2) over x > 0.
+    b = (1.5 + np.sqrt(1.5**2 + 2)) / 2  # 1/b + 1/(b + 1/2) = 1, for epsilon 1
+    cos2 = np.cos(angle[::50]) ** 2
+    x = np.geomspace(1e-6, 1e3, 4000)
     for d in (10, 20, 30):
-        g = np.cos(angle) ** 2 / 4
-        drawn = np.exp(-g) * (1 + g) ** -d
-        event = np.cos(angle) ** 2 > 0.9
-        ratio = np.log(event.mean() / (drawn[event].sum() / drawn.sum()))
+        inner = np.exp(-b * x / 2) * x ** ((d - 4) / 2)
+        drawn = np.exp(-cos2 / 4) * [np.trapezoid(inner * (1 + c / (2 * b) + x) ** -d, x) for c in cos2]
+        ratio = np.log((cos2 > 0.9).mean() / (drawn[cos2 > 0.9].sum() / drawn.sum()))
         print(f"  Bingham, {d} columns, epsilon 1, a row dropped: exact log-ratio of an event {ratio:.2f}")
 
 

@@ -138,8 +138,8 @@ def exact_delta(pair, run_count, epsilon, *, rtol=DEFAULT_RTOL):
     >>> from skdptune.run_counts import Fixed
     >>> pair = DominatingPair([-1.0, 1.0], [0.268941, 0.731059], [0.731059, 0.268941],
     ...                       symmetric=True)
-    >>> bounds = exact_delta(pair, Fixed(3), 3.0)
-    >>> bounds.lower <= bounds.upper <= 1e-6
+    >>> bounds = exact_delta(pair, Fixed(3), 1.0)
+    >>> 0.2 < bounds.lower <= bounds.upper < 1.01 * bounds.lower
     True
     """
     return _both_ways(exact_delta_one_way, DeltaBounds, pair, run_count, epsilon, rtol)
@@ -322,7 +322,7 @@ def _root(function, target, low, high, tol):
             if fall > 0 and target > 0:
                 guess = low + width * (math.log(above) - math.log(target)) / fall
         points = np.clip([guess - 0.4 * tol, guess + 0.4 * tol], low, high)
-        for x, value in zip(points, function(points)):
+        for x, value in zip(points.tolist(), function(points).tolist(), strict=True):
             if value > target and x > low:
                 low, values[x] = x, value
             elif value <= target and x < high:
@@ -377,7 +377,7 @@ def _solve(pair, weight, delta, rtol, floor):
         bottom = _lower_root(lower, delta, least, top, tol)
         if top - bottom > rtol * top:  # U may be tighter where W+ and V part
             top = min(top, _upper_root(upper, delta, least, top, tol, first_order=True))
-        best = EpsilonBounds(min(best.upper, top), max(best.lower, bottom))
+        best = EpsilonBounds(float(min(best.upper, top)), float(max(best.lower, bottom)))
         gap = best.upper - best.lower
         if gap <= rtol * best.upper or best.upper <= max(floor, 1e-9):
             break
@@ -402,10 +402,21 @@ def fineness(rtol, epsilon, scale, sharpness):
 
 
 def _coarse(grids, delta, start, scale):
-    """Return a rough solution from a coarse lattice, the scale of epsilon, the sharpness of w."""
-    step, low, high, least = 0.5 * scale, 0.0, math.inf, 0.7 * start
+    """Return a rough solution, the scale of epsilon there, the sharpness of w there.
+
+    The solution is None if not even the finest of a few coarse lattices has one.
+    """
+    for finer in (1.0, 0.4, 0.15):
+        found = _coarse_at(grids, delta, start, scale, 0.5 * scale * finer, 0.2 * finer)
+        if found[0] is not None:
+            break
+    return found
+
+
+def _coarse_at(grids, delta, start, scale, step, eta):
+    low, high, least = 0.0, math.inf, 0.7 * start
     for _ in range(30):
-        lattice = grids.lattices(step, 0.2, least)[0]
+        lattice = grids.lattices(step, eta, least)[0]
         near, far = lattice.upper(np.array([least, _MAX_EPSILON]))
         if near > delta >= far:
             break
@@ -427,7 +438,7 @@ def _coarse(grids, delta, start, scale):
         if below.size:
             last = first + int(below[0])
             break
-    else:
+    else:  # cannot happen with near > delta >= far, but never a guess
         return None, scale, sharpness
     if last == 0:
         return least, scale, sharpness
@@ -475,8 +486,9 @@ def _evaluate(pair, weight, epsilon, rtol, floor):
     if weight.constant:
         value = min(weight.at_zero * (1 + 1e-12) * pair.delta(epsilon), 1.0)
         return DeltaBounds(value, value * (1 - 1e-9))
-    if epsilon > _MAX_EPSILON:
-        epsilon = _MAX_EPSILON
+    epsilon = min(epsilon, _MAX_EPSILON)
+    if pair.p_infinite == 0 and pair.size < 5000 and _pure(pair, weight, rtol).upper <= epsilon:
+        return DeltaBounds(0.0, 0.0)
     guess = max(pair.delta(epsilon), 1e-300)
     best = DeltaBounds(1.0, 0.0)
     scale = _scale(pair, weight, guess)[1]
@@ -490,7 +502,7 @@ def _evaluate(pair, weight, epsilon, rtol, floor):
         if round_:
             top = min(top, float(upper.first_order(np.array([epsilon]))[0]))
         best = DeltaBounds(min(best.upper, top), max(best.lower, bottom))
-        if best.upper <= floor or best.upper <= 1e-300:
+        if best.upper <= floor or best.upper <= 1e-300 or (round_ and bottom == 0):
             break
         if round_ == 0:
             if 0 < tops[1] < tops[0]:
@@ -552,4 +564,4 @@ def _pure(pair, weight, rtol):
             np.concatenate([r[keep], r[keep] + 0.5 * p[keep]]),
             np.concatenate([s[keep], s[keep] + 0.5 * q[keep]]),
         )
-    return EpsilonBounds(top + bound + 1e-10, top + best - 1e-10)
+    return EpsilonBounds(float(top + bound + 1e-10), float(top + best - 1e-10))

@@ -86,6 +86,8 @@ def exact_pair(pair, run_count, *, rtol=DEFAULT_RTOL, delta=1e-6):
 
 
 def _join(pair, run_count, rtol, delta):
+    # below its infinite mass a profile has no epsilon: look where it has one
+    delta = min(max(delta, 1.5 * _infinite(pair, run_count)), 0.9)
     epsilons = _nodes(pair, run_count, rtol, delta)
     forward = exact_profile(pair, run_count, epsilons, rtol=rtol, delta=delta)
     if pair.symmetric:
@@ -97,15 +99,13 @@ def _join(pair, run_count, rtol, delta):
             "run_count and pair must give a finite price; got one of infinity at every delta. "
             "Use a pair with less mass of infinite loss, or fewer runs."
         )
-    spacing = float(epsilons[1])
-    found = pair_from_two_profiles(epsilons, forward, backward, spacing)
-    return found
+    return pair_from_two_profiles(epsilons, forward, backward, float(epsilons[1]))
 
 
 def _nodes(pair, run_count, rtol, delta):
     """Evenly spaced epsilons from zero to where both profiles are negligible."""
     centre = exact_epsilon(pair, run_count, delta, rtol=max(rtol, 1e-2)).upper
-    top = _top(pair, run_count, centre)
+    top = _top(pair, run_count)
     scale = _slope_scale(pair, run_count, delta, centre)
     # joining the dots costs about spacing^2 / (8 scale) of epsilon
     spacing = math.sqrt(4 * rtol * max(centre, 0.01) * scale) if math.isfinite(centre) else top / 50
@@ -115,13 +115,20 @@ def _nodes(pair, run_count, rtol, delta):
     return spacing * np.arange(int(math.ceil(top / spacing)) + 2)
 
 
-def _top(pair, run_count, centre):
-    """An epsilon at which what is left of both profiles is no more than their infinite mass."""
-    for floor in (_FLOOR, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2):
+def _infinite(pair, run_count):
+    """The mass of infinite loss of the search, the worse of both orders."""
+    return float(run_count.attainment(min(max(pair.p_infinite, pair.q_zero), 1.0)))
+
+
+def _top(pair, run_count):
+    """An epsilon at which what is left of both profiles is hardly more than infinite mass."""
+    floor = max(_FLOOR, 1.001 * _infinite(pair, run_count))
+    while floor < 1:
         least = exact_epsilon(pair, run_count, floor, rtol=0.3).upper
         if math.isfinite(least):
             return max(least, 1e-3)
-    return max(centre, float(np.max(np.abs(pair.losses))), 1e-3) if math.isfinite(centre) else 50.0
+        floor *= 10
+    return 1.0 + 2.0 * float(np.max(np.abs(pair.losses))) if pair.size else 1.0
 
 
 def _slope_scale(pair, run_count, delta, centre):
@@ -147,7 +154,7 @@ def exact_profile(pair, run_count, epsilons, *, rtol=DEFAULT_RTOL, delta=1e-6):
     Returns
     -------
     deltas : ndarray of shape (n_epsilons,), in [0, 1]
-        W+ of one lattice for all epsilons, so convex in e^eps; rounded up.
+        W+ of one lattice per range of epsilons; rounded up.
 
     Examples
     --------
@@ -168,12 +175,14 @@ def exact_profile(pair, run_count, epsilons, *, rtol=DEFAULT_RTOL, delta=1e-6):
     grids = Grids(pair, weight, 1e-3 * _FLOOR)
     finite = centre if math.isfinite(centre) else float(epsilons.max())
     step, eta = fineness(rtol, finite, scale, grids.typical_sharpness())
-    least = float(epsilons.min())
-    # two lattices: one serves every epsilon, the other wastes nothing on those below ``finite / 2``
+    # A lattice made for large epsilons leaves out cells that are useless there. Where w falls to
+    # almost nothing these would cost most, so more lattices are worth their time.
+    sharp = weight.at_one < 1e-3 * weight.at_zero
+    cuts = np.array([0.5, 1.0, 1.5, 2.2] if sharp else [0.6]) * finite
+    band = np.searchsorted(cuts, epsilons, side="right")
     deltas = np.ones(epsilons.shape)
-    split = 0.5 * finite
-    for mask, start in ((epsilons < split, least), (epsilons >= split, max(split, least))):
-        if np.any(mask):
-            lattice = grids.lattices(step, eta, start)[0]
-            deltas[mask] = lattice.upper(epsilons[mask])
+    for index in np.unique(band):
+        mask = band == index
+        lattice = grids.lattices(step, eta, float(epsilons[mask].min()))[0]
+        deltas[mask] = lattice.upper(epsilons[mask])
     return deltas

@@ -35,7 +35,7 @@ from skdptune._validation import (
 )
 from skdptune.accounting._exact import DEFAULT_RTOL, exact_epsilon
 from skdptune.accounting._optimal_orders import worst_orders
-from skdptune.accounting._optimal_wishes import Wishes
+from skdptune.accounting._optimal_wishes import Wishes, least_runs
 from skdptune.accounting.curve import PrivacyCurve
 from skdptune.run_counts import (
     AtMost,
@@ -60,7 +60,7 @@ NAMED = {
 }
 
 _DEFAULT_RUNS = 300  # support where no ``max_runs`` was asked, unless the wishes need more
-_MOST_RUNS = 10_000  # support is never taken beyond this by itself
+_MOST_RUNS = 100_000  # support is never taken beyond this by itself
 _GAP = 5e-4  # relative gap in epsilon at which the cutting planes stop
 _MAX_ROUNDS = 150
 _SHARE = 0.4  # how far a query point lies from the best point towards the master's solution
@@ -165,8 +165,8 @@ def optimal_run_count(
     max_mean : float, optional
         E[K] must be at most this.
     max_runs : int, optional
-        No more runs than this, ever. None: 300, or more (up to 10,000) if the named distributions
-        need more for the same wishes.
+        No more runs than this, ever. None: 300, or more if the wishes are large: ten times the
+        least mean that a named distribution needs, or 30 times ``max_mean``, up to 100,000.
     max_runs_99 : int, optional
         With probability 0.99 or more, no more runs than this.
     min_runs : {0, 1}, default=1
@@ -248,7 +248,8 @@ def _check_wishes(expected_quantile, success, max_mean, max_runs, max_runs_99):
         asked["success"] = _check_success(success)
     if not asked:
         raise InvalidParameterError(
-            "optimal_run_count must be told what K is for: pass expected_quantile or success (without, one run is best)."
+            "optimal_run_count must be told what K is for: pass expected_quantile or success (without, one run is "
+            "best)."
         )
     if max_mean is not None:
         asked["max_mean"] = check_real("max_mean", max_mean, low=1)
@@ -334,9 +335,10 @@ def candidate_counts(asked, named, min_runs):
     """Return the numbers of runs to choose from: all up to 150, then 3 % apart."""
     most = asked.get("max_runs")
     if most is None:
-        needed = min((count.quantile(1 - 1e-5) for count in named), default=0)
-        needed = max(needed, 3 * math.ceil(asked.get("max_mean", 0)))
-        most = min(max(_DEFAULT_RUNS, needed), _MOST_RUNS)
+        least = [count.mean for count in named if math.isfinite(count.mean)]
+        needed = max(10 * min(least, default=0), 30 * asked.get("max_mean", 0))
+        needed = max(needed, least_runs(asked) + 1)
+        most = min(max(_DEFAULT_RUNS, math.ceil(needed)), _MOST_RUNS)
     first = np.arange(min_runs, min(most, 150) + 1)
     if most <= 150:
         return first.astype(float)

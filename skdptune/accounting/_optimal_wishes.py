@@ -1,11 +1,13 @@
 """What a user wants from K, as linear conditions on its probabilities, and when they conflict."""
 
+import math
+
 import numpy as np
 from scipy.optimize import linprog
 
 from skdptune._exceptions import InvalidParameterError, PricingError
 
-__all__ = ["Wishes"]
+__all__ = ["Wishes", "least_runs"]
 
 _MARGIN = 1e-9  # conditions are tightened by this, so that rounding cannot break them
 _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-9}
@@ -153,8 +155,27 @@ class Wishes:
         return None if point is None else np.floor(-(row @ point) * 1e6) / 1e6
 
     def _remedy(self, cap, without):
-        """How far ``cap`` would have to be raised, the other wishes kept; None if that is no help."""
-        if cap != "max_mean":
-            return None
-        point = self._solve(self.counts, without=[cap, *without])
-        return None if point is None else f"max_mean to {np.ceil(point @ self.counts * 1e4) / 1e4:.6g}"
+        """How far ``cap`` would have to be raised, the other wishes kept; None where unknown."""
+        if cap == "max_mean":
+            point = self._solve(self.counts, without=[cap, *without])
+            return None if point is None else f"max_mean to {np.ceil(point @ self.counts * 1e4 - 1e-3) / 1e4:.6g}"
+        if cap == "max_runs" and len({"max_mean", "max_runs_99"} & set(self.asked)) == 0:
+            return f"max_runs to {least_runs(self.asked)}"
+        return None
+
+
+def least_runs(asked):
+    """The number of runs that, if certain, reaches quantile and success.
+
+    Examples
+    --------
+    >>> least_runs({"expected_quantile": 0.9}), least_runs({"success": (0.1, 0.5)})
+    (9, 7)
+    """
+    least = 1.0
+    if "expected_quantile" in asked:
+        least = asked["expected_quantile"] / (1 - asked["expected_quantile"])
+    if "success" in asked:
+        share, probability = asked["success"]
+        least = max(least, math.log1p(-probability) / math.log1p(-share))
+    return math.ceil(least * (1 - 1e-12))

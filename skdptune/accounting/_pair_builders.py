@@ -109,17 +109,15 @@ def pair_from_two_profiles(losses, forward, backward, spacing=None):
     """
     eps = np.asarray(losses, dtype=np.float64)
     forward, backward = (np.minimum(np.asarray(v, dtype=float), 1.0) for v in (forward, backward))
-    # both are the total variation distance at zero
-    start = max(forward[0], backward[0])
+    # profiles do not rise with epsilon: a bound at a smaller epsilon serves a larger one
+    forward, backward = (np.minimum.accumulate(v) for v in (forward, backward))
+    # both start at the total variation distance, which no chord across zero may undercut
+    start = min(forward[0], backward[0], _chord_at_one(eps[1:], forward[1:], backward[1:]))
     halves = [_half(eps, np.append(start, values[1:])) for values in (forward, backward)]
     (up, p_up, q_up, p_infinite), (down, q_down, p_down, q_zero) = halves
-    p_rest = 1 - p_up.sum() - p_infinite - p_down.sum()
-    q_rest = 1 - q_up.sum() - q_zero - q_down.sum()
-    if min(p_rest, q_rest) < 0:
-        # not convex at zero: the bound there is not the least one, let the hull lower it
-        flipped = -np.expm1(-eps[:0:-1]) + np.exp(-eps[:0:-1]) * backward[:0:-1]
-        flipped = np.concatenate([flipped, [start], forward[1:]])
-        return pair_from_profile(np.concatenate([-eps[:0:-1], eps]), flipped, spacing)
+    # negative only by rounding, where the chord leaves no mass at zero
+    p_rest = max(1 - p_up.sum() - p_infinite - p_down.sum(), 0.0)
+    q_rest = max(1 - q_up.sum() - q_zero - q_down.sum(), 0.0)
     return pair_from_atoms(
         np.concatenate([-down, [0.0], up]),
         np.concatenate([p_down, [p_rest], p_up]),
@@ -128,6 +126,20 @@ def pair_from_two_profiles(losses, forward, backward, spacing=None):
         q_zero,
         spacing,
     )
+
+
+def _chord_at_one(eps, forward, backward):
+    """Return the least value at e^eps = 1 of a line between a bound at -eps_j and one at eps_i.
+
+    The true profile is convex in e^eps, so it lies below every such line. All terms are positive: small
+    masses on either side keep their digits.
+    """
+    if not eps.size:
+        return 1.0
+    right, left = np.exp(eps)[None, :], np.exp(-eps)[:, None]
+    over, under = np.expm1(eps)[None, :], -np.expm1(-eps)[:, None]  # right - 1 and 1 - left
+    flipped = under + left * backward[:, None]  # the profile of (P, Q) at -eps_j
+    return float(np.min((over * flipped + under * forward[None, :]) / (right - left)))
 
 
 def _half(eps, deltas):

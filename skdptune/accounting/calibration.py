@@ -17,7 +17,7 @@ RTOL = 5e-4  # the target is met within this share, from below
 _MAX_STEPS = 100
 
 
-def calibrate(family, run_count, target_epsilon, delta, *, bounds=(1e-3, 1e4), refit=False, method=None):
+def calibrate(family, run_count, target_epsilon, delta, *, bounds=(1e-6, 1e6), refit=False, method=None):
     """Return the least noise of ``family`` whose whole search meets ``(target_epsilon, delta)``.
 
     Parameters
@@ -32,7 +32,7 @@ def calibrate(family, run_count, target_epsilon, delta, *, bounds=(1e-3, 1e4), r
         Nats, above 0.
     delta : float
         In [0, 1).
-    bounds : pair of float, default=(1e-3, 1e4)
+    bounds : pair of float, default=(1e-6, 1e6)
         Where to look for ``x``; it is evaluated outside in, from the middle, so extreme ends cost nothing.
     refit : bool, default=False
         Whether one more training, ``family(x)``, follows the selection.
@@ -135,59 +135,83 @@ def _increases(family, start, low, high, delta):
     return (second > first) == (other > start)
 
 
-def _solve(price, low, high, start, increasing, target):
-    """Return the dearest x in [low, high] with ``price(x) <= target``; only priced values are returned."""
-    dear = 1.0 if increasing else -1.0  # the direction of log x in which the price grows
-    dearest, cheapest = (high, low) if increasing else (low, high)
-    good, bad = _bracket(price, start, dear, dearest, cheapest, target)
-    if bad is None:
-        return good[0]
-    for step in range(_MAX_STEPS):
-        if good[1] >= target * (1 - RTOL) or abs(math.log(bad[0] / good[0])) < 1e-10:
-            break
-        x = _between(good, bad, target, bisect=step % 3 == 2)
-        value = price(x)
-        if value <= target:  # verified: the private side
-            good = (x, value)
+class _Search:
+    """A bracketed secant search of log price against log x; only priced values are ever returned.
+
+    Prices are close to powers of the noise, so two prices predict the third well: most targets take four to
+    six prices.
+    """
+
+    MAX_STEP = math.log(16.0)  # before both sides of the target are known
+
+    def __init__(self, price, low, high, increasing, target):
+        self.price, self.target = price, target
+        self.dear = 1.0 if increasing else -1.0  # the direction of log x in which the price grows
+        self.dearest, self.cheapest = (high, low) if increasing else (low, high)
+        self.good = self.bad = None  # (log x, price) that meets the target, and that does not
+        self.seen = []
+
+    def ask(self, log_x):
+        """Price one setting and remember on which side of the target it lies."""
+        point = (log_x, self.price(math.exp(log_x)))
+        self.seen.append(point)
+        if point[1] <= self.target:  # verified: the private side
+            self.good = point
         else:
-            bad = (x, value)
-    return good[0]
+            self.bad = point
+        return point
+
+    def done(self):
+        if self.good is None:
+            return False
+        close = self.good[1] >= self.target * (1 - RTOL)
+        at_end = self.dear * (math.log(self.dearest) - self.good[0]) <= 0
+        return close or at_end or (self.bad is not None and abs(self.good[0] - self.bad[0]) < 1e-10)
+
+    def next(self, step):
+        guess = self._secant()
+        if self.good and self.bad:
+            low, high = sorted((self.good[0], self.bad[0]))
+            margin = 0.02 * (high - low)
+            if guess is None or step % 4 == 3:
+                guess = (low + high) / 2
+            return min(max(guess, low + margin), high - margin)
+        here, value = self.seen[-1]
+        towards = self.dear if value <= self.target else -self.dear
+        if guess is None or (guess - here) * towards <= 0:
+            guess = here + towards * math.log(4.0)
+        guess = here + towards * min(max(abs(guess - here), 1e-3), self.MAX_STEP)
+        ends = sorted((math.log(self.dearest), math.log(self.cheapest)))
+        return min(max(guess, ends[0]), ends[1])
+
+    def _secant(self):
+        """Extrapolate from the last two finite prices, aiming a little below the target."""
+        known = [(x, math.log(v)) for x, v in self.seen if 0 < v < math.inf][-2:]
+        if not known:
+            return None
+        aim = math.log(self.target * (1 - RTOL / 2))
+        x, y = known[-1]
+        slope = self.dear
+        if len(known) == 2 and known[0][0] != x:
+            slope = (y - known[0][1]) / (x - known[0][0])
+            if slope * self.dear <= 0:
+                return None
+        return x + (aim - y) / slope
 
 
-def _bracket(price, start, dear, dearest, cheapest, target):
-    """Return ``(x, price)`` that meets the target and one that does not (None: the end meets it)."""
-    x, value, factor = start, price(start), 2.0
-    meets = value <= target
-    last = (x, value)
-    while True:
-        end = dearest if meets else cheapest
-        if x == end:
-            if meets:
-                return last, None
+def _solve(price, low, high, start, increasing, target):
+    """Return the dearest x in [low, high] with ``price(x) <= target``; it was priced."""
+    search = _Search(price, low, high, increasing, target)
+    search.ask(math.log(start))
+    for step in range(_MAX_STEPS):
+        if search.done():
+            break
+        here, value = search.seen[-1]
+        if search.good is None and search.dear * (here - math.log(search.cheapest)) <= 0:
             raise UnreachableTargetError(
-                f"target_epsilon must be reachable; got {target:g}, but the cheapest setting, {x:g}, costs "
-                f"{value:.6g} for the whole search. Raise the target to at least that, or lower the mean number "
-                "of tries."
+                f"target_epsilon must be reachable; got {target:g}, but the cheapest setting, {math.exp(here):g}, "
+                f"costs {value:.6g} for the whole search. Raise the target to at least that, or lower the mean "
+                "number of tries."
             )
-        x = x * factor ** (dear if meets else -dear)
-        if (x - end) * (start - end) <= 0:
-            x = end  # never past the end
-        factor = min(factor**1.5, 1e3)
-        value = price(x)
-        if (value <= target) != meets:
-            return (last, (x, value)) if meets else ((x, value), last)
-        last = (x, value)
-
-
-def _between(good, bad, target, bisect):
-    """Return a point strictly between, by interpolation of log price against log x where possible."""
-    a, b = math.log(good[0]), math.log(bad[0])
-    share = 0.5
-    if not bisect and 0 < good[1] < math.inf and bad[1] < math.inf:
-        # Aim a little below the target: a point on the private side ends the search.
-        aim = math.log(target * (1 - RTOL / 2))
-        rise = math.log(bad[1]) - math.log(good[1])
-        if rise > 0:
-            share = (aim - math.log(good[1])) / rise
-    share = min(max(share, 0.02), 0.98)
-    return math.exp(a + share * (b - a))
+        search.ask(search.next(step))
+    return math.exp(search.good[0])

@@ -27,7 +27,7 @@ __all__ = ["Plan", "plan"]
 RTOL = 5e-3  # default relative precision of the epsilons in a plan
 _QUANTILE = 0.9
 _ETAS = (-0.7, 12.0)
-_MOST_MEAN = 1e4
+_MOST_MEAN = 1e3  # no searched mean beyond this
 
 _COLUMNS = (
     ("distribution", "{}", "<"),
@@ -318,7 +318,7 @@ class _Pricer:
         if curve.pair is None:
             return lambda count: self.price(curve, count)
         if self._orders is None or self._orders[0] is not curve:
-            orders = worst_orders(curve.pair, self.delta, np.array([1.0, 10 * _MOST_MEAN]))
+            orders = worst_orders(curve.pair, self.delta, np.array([1.0, 100 * _MOST_MEAN]))
             self._orders = curve, orders
         return self._orders[1].lower_bound
 
@@ -326,6 +326,9 @@ class _Pricer:
         """Price one run count; calibrated first if there is a family."""
         setting = None if self.fixed else self._calibrated(count)
         curve = self.curve(setting)
+        price = self.price(curve, count)
+        if not self.fixed and price > self.target:  # calibrated by the finer price
+            price = best_of(curve, count).epsilon(self.delta)
         row = {
             "distribution": _label(count),
             "kind": kind,
@@ -335,7 +338,7 @@ class _Pricer:
             "expected_quantile": float(count.expected_quantile()),
             "success_probability": None,
             "single_run_epsilon": float(curve.epsilon(self.delta)),
-            "search_epsilon": self.price(curve, count),
+            "search_epsilon": price,
         }
         return row if self.fixed else {**row, "setting": setting}
 
@@ -346,20 +349,19 @@ class _Pricer:
         return self.curve(self._last)
 
     def _calibrated(self, count):
-        """A setting whose search lies within the target and within ``rtol`` of it.
+        """A setting whose search lies within the target and within about ``rtol`` of it.
 
-        From the last one by secants in log x and log epsilon; :func:`calibrate` does what they
-        cannot.
+        From the last one by secants in log x and log epsilon; :func:`calibrate` finds the first
+        and does what they cannot.
         """
         if self._last is None:
-            x = calibrate(self.curve, count, self.target, self.delta)
-            first, second = (self.curve(y).epsilon(self.delta) for y in (x, 1.1 * x))
-            self._slope = math.log(second / first) / math.log(1.1) if 0 < first < math.inf > second > 0 else None
-        else:
-            x = self._by_secants(count)
-            x = calibrate(self.curve, count, self.target, self.delta) if x is None else x
-        self._last = x
-        return x
+            self._last = calibrate(self.curve, count, self.target, self.delta)
+            first, second = (self.curve(y).epsilon(self.delta) for y in (self._last, 1.1 * self._last))
+            usual = 0 < first < math.inf and 0 < second < math.inf
+            self._slope = math.log(second / first) / math.log(1.1) if usual else None
+        x = self._by_secants(count)
+        self._last = calibrate(self.curve, count, self.target, self.delta) if x is None else x
+        return self._last
 
     def _by_secants(self, count):
         if not self._slope:
@@ -541,25 +543,40 @@ def _optimal(pricer, rows):
         return pricer.row(_optimal_at(pricer, curve, pricer.quantile, cap), "optimal")
     if index is None:
         return None
-    low, high = rows[index]["expected_quantile"], 1.0
-    best, step = None, 0.1
-    for _ in range(7):  # on log(1 - quantile), in which epsilon is nearly straight
-        quantile = 1 - (1 - low) * (1 - step)
-        if quantile >= high:
-            step *= 0.5
-            continue
+    best = _most_quantile(pricer, curve, rows[index]["expected_quantile"], cap)
+    return None if best is None else pricer.row(best, "optimal")
+
+
+def _most_quantile(pricer, curve, quantile, cap):
+    """The optimal distribution of the largest quantile within the target, by secants.
+
+    Over x = -log(1 - quantile), in which epsilon is nearly straight.
+    """
+    best, below, above = None, None, None
+    x = -math.log1p(-quantile)
+    for _ in range(8):
         try:
-            count = _optimal_at(pricer, curve, quantile, cap)
-            price = pricer.price(curve, count)
-        except InvalidParameterError:
-            price = math.inf
-        if price <= pricer.target:
-            best, low = count, quantile
-            if price >= pricer.target * (1 - pricer.rtol):
+            count = _optimal_at(pricer, curve, -math.expm1(-x), cap)
+            value = pricer.price(curve, count)
+        except InvalidParameterError:  # the caps do not reach that far
+            count, value = None, math.inf
+        if value <= pricer.target:
+            best, below = count, (x, value)
+            if value >= pricer.target * (1 - pricer.rtol):
                 break
         else:
-            high, step = quantile, 0.5 * step
-    return None if best is None else pricer.row(best, "optimal")
+            above = x, value
+        if below is None:
+            break
+        aim = pricer.target * (1 - 0.4 * pricer.rtol)
+        if above is None:
+            x = below[0] + max(2.0 * (aim - below[1]), 0.01)
+        elif above[0] - below[0] < 1e-3:
+            break
+        else:
+            share = (aim - below[1]) / (above[1] - below[1]) if math.isfinite(above[1]) else 0.5
+            x = below[0] + min(max(share, 0.05), 0.95) * (above[0] - below[0])
+    return best
 
 
 def _optimal_at(pricer, curve, quantile, cap):

@@ -7,7 +7,15 @@ import warnings
 import numpy as np
 import pytest
 
-diffprivlib = pytest.importorskip("diffprivlib", reason="needs diffprivlib")
+from skdptune.candidates._diffprivlib import _library
+
+_complaint = _library._complaint(
+    _library._installed("diffprivlib"), _library._installed("scikit-learn")
+)
+if _complaint is not None:
+    pytest.skip(_complaint, allow_module_level=True)
+
+import diffprivlib  # noqa: E402
 from diffprivlib import models  # noqa: E402
 from sklearn.base import clone  # noqa: E402
 
@@ -490,3 +498,102 @@ def test_probabilities_and_decisions_are_delegated(make):
     assert np.isfinite(model.score(X, y))
     if make is logistic:
         assert model.decision_function(X).shape == fitted.decision_function(X).shape == (120, 3)
+
+
+# ------------------------------------------------------------------- without noise, the plain thing
+
+HUGE = 1e9  # so much epsilon that the noise is far below the tolerances
+
+
+def test_logistic_regression_solves_the_users_problem_whatever_data_norm():
+    from sklearn.linear_model import LogisticRegression
+
+    X, y = make_rows(300)
+    expected = LogisticRegression(C=0.7, fit_intercept=False, tol=1e-10).fit(X, y).coef_
+    for norm in (2.0, 50.0):  # no row is longer than 2, so nothing is cut
+        adapter = find_adapter(logistic(epsilon=HUGE, data_norm=norm, C=0.7))
+        fitted = adapter.fit(X, y, classes=["left", "right"], seed=None)
+        assert np.allclose(fitted.model.coef_, expected, atol=1e-4)
+    short = find_adapter(logistic(epsilon=HUGE, data_norm=0.5, C=0.7))
+    cut = 0.5 * X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 0.5)
+    expected = LogisticRegression(C=0.7, fit_intercept=False, tol=1e-10).fit(cut, y).coef_
+    fitted = short.fit(X, y, classes=["left", "right"], seed=None)
+    assert np.allclose(fitted.model.coef_, expected, atol=1e-4)
+
+
+def test_naive_bayes_finds_moments_of_clipped_rows():
+    X, y = make_rows(300)
+    X[0] = 40.0
+    clipped = np.clip(X, -1, 1)
+    adapter = find_adapter(naive_bayes(epsilon=HUGE))
+    model = adapter.fit(X, y, classes=CLASSES, seed=None).model
+    for i, label in enumerate(("left", "right")):
+        members = clipped[y == label]
+        k = 2 * i
+        assert model.class_count_[k] == len(members)
+        assert np.allclose(model.theta_[k], members.mean(axis=0), atol=1e-5)
+        assert np.allclose(model.var_[k], members.var(axis=0), atol=1e-5)
+    given = find_adapter(naive_bayes(epsilon=HUGE, priors=[0.2, 0.5, 0.3]))
+    assert list(given.fit(X, y, classes=CLASSES, seed=None).model.class_prior_) == [0.2, 0.5, 0.3]
+
+
+def test_linear_regression_fits_clipped_rows():
+    X, _ = make_rows(300)
+    y = np.clip(X @ [1.0, 2.0, -1.0] + 2, 0, 5)
+    X[0], y[1] = 1e6, 1e6
+    expected = np.linalg.lstsq(np.clip(X, -1, 1), np.clip(y, 0, 5), rcond=None)[0]
+    adapter = find_adapter(linear(epsilon=HUGE))
+    for target in (y, y[:, None]):
+        model = adapter.publish(adapter.fit(X, target, classes=None, seed=None))
+        assert np.allclose(model.coef_, expected, atol=1e-3) and model.coef_.shape == (3,)
+    with pytest.raises(InvalidParameterError, match="y must be of shape"):
+        adapter.fit(X, np.column_stack([y, y]), classes=None, seed=None)
+
+
+def test_scaler_and_pca_see_clipped_rows():
+    X, _ = make_rows(300)
+    X[0] = 50.0
+    clipped = np.clip(X, -1, 1)
+    fitted = find_adapter(scaler(epsilon=HUGE)).fit(X, None, classes=None, seed=None)
+    assert np.allclose(fitted.model.mean_, clipped.mean(axis=0), atol=1e-6)
+    assert np.allclose(fitted.model.scale_, clipped.std(axis=0), atol=1e-6)
+    fitted = find_adapter(pca(epsilon=HUGE, n_components=3)).fit(X, None, classes=None, seed=None)
+    rows = X - clipped.mean(axis=0)
+    rows *= 2.0 / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 2.0)
+    values, vectors = np.linalg.eigh(rows.T @ rows / 299)
+    assert np.allclose(fitted.model.explained_variance_, values[::-1], rtol=1e-3)
+    agreement = np.abs(np.sum(fitted.model.components_ * vectors[:, ::-1].T, axis=1))
+    assert np.all(agreement > 0.999)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_forest_rows_are_in_one_tree_each(shuffle, monkeypatch):
+    from skdptune.candidates._diffprivlib._forest import RandomForestAdapter
+
+    seen = []
+    grow = RandomForestAdapter._grow
+
+    def watched(self, rows, target, n_classes, rng):
+        seen.append(rows[:, 0].tolist())
+        return grow(self, rows, target, n_classes, rng)
+
+    monkeypatch.setattr(RandomForestAdapter, "_grow", watched)
+    X, y = make_rows(53)
+    train(forest, X, y, n_estimators=7, shuffle=shuffle)
+    assert len(seen) == 7
+    assert sorted(v for part in seen for v in part) == sorted(X[:, 0])
+    if not shuffle:
+        assert [v for part in seen for v in part] == X[:, 0].tolist()
+        assert max(map(len, seen)) - min(map(len, seen)) <= 1
+    train(forest, X[:3], y[:3], n_estimators=7, shuffle=shuffle)  # fewer rows than trees
+
+
+def test_tree_leaves_hold_their_majority():
+    X, y = make_rows(500)
+    adapter = find_adapter(tree(epsilon=HUGE, max_depth=6))
+    model = adapter.publish(adapter.fit(X, y, classes=CLASSES, seed=None))
+    leaves = model.apply(X)
+    for leaf in np.unique(leaves):
+        labels, counts = np.unique(y[leaves == leaf], return_counts=True)
+        if counts.size == 1 or counts[0] != counts[1]:
+            assert model.predict(X[leaves == leaf][:1])[0] == labels[counts.argmax()]

@@ -1,0 +1,318 @@
+"""The exact price of best-of-K: against brute force, closed values, laws and reference numbers."""
+
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from skdptune._exceptions import InvalidParameterError
+from skdptune.accounting._exact import (
+    exact_delta,
+    exact_delta_one_way,
+    exact_epsilon,
+    exact_epsilon_one_way,
+)
+from skdptune.accounting._exact_bounds import Lattice
+from skdptune.accounting._exact_grid import (
+    Cells,
+    cut_cells,
+    loss_edges,
+    merge_cells,
+    pair_cells,
+    split_cells,
+    weight_of,
+)
+from skdptune.accounting._exact_profile import exact_pair
+from skdptune.accounting._pairs import DominatingPair
+from skdptune.accounting.curve import PrivacyCurve
+from skdptune.run_counts import (
+    AtMost,
+    Finite,
+    Fixed,
+    FromScipy,
+    Geometric,
+    Logarithmic,
+    Poisson,
+    TruncatedNegativeBinomial,
+)
+from tests.accounting import exact_oracle
+
+HALF = 1 / (1 + math.e)
+
+
+def response(epsilon=1.0):
+    """The pair of randomised response."""
+    low = 1 / (1 + math.exp(epsilon))
+    return DominatingPair([-epsilon, epsilon], [low, 1 - low], [1 - low, low], symmetric=True)
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    return PrivacyCurve.gaussian(3.0).pair
+
+
+@pytest.fixture(scope="module")
+def dp_sgd():
+    return PrivacyCurve.dp_sgd(1.0, 256 / 60_000, 7_031).pair
+
+
+# -- brute force -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_order_beats_the_bounds(seed):  # 5,000 instances: python -m tests.accounting.exact_oracle
+    assert exact_oracle.compare(seed, 100) == []
+
+
+def test_finely_cut_orders_do_not_beat_coarse_bounds():
+    rng, pool = np.random.default_rng(5), exact_oracle.run_count_pool()
+    for _ in range(60):
+        pair, _, _, _, run_count, epsilon = exact_oracle.draw_instance(rng, pool)
+        value = exact_oracle.lattice_bounds(pair, run_count, epsilon, 0.05)[2]
+        for eta in (0.0, 1.0, 0.3):
+            w_plus, first, _ = exact_oracle.lattice_bounds(pair, run_count, epsilon, eta)
+            assert value <= min(w_plus, first) + 1e-11
+
+
+def test_first_column_counts_only_its_positive_part():
+    # an atom whose integrand is positive on a part only; found by the brute force
+    pair = DominatingPair([math.log(1 / 0.85293511)], [1.0], [0.85293511], 0.0, 0.14706489)
+    run_count, epsilon = Finite({1: 0.099, 100: 0.901}), 1.5284157432785213
+    p, q = pair_cells(pair).p, pair_cells(pair).q
+    truth = exact_oracle.best_of_pieces(p, q, [40, 25], run_count, epsilon)
+    assert truth > 0.877
+    for bound in exact_oracle.lattice_bounds(pair, run_count, epsilon, 0.0)[:2]:
+        assert bound >= truth
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, -0.2, 0.3, 1.5])
+def test_brackets_the_best_of_many_pieces(epsilon):
+    p, q = np.array([0.3, 0.7]), np.array([0.8, 0.2])
+    pair = DominatingPair(np.log(p / q), p, q)
+    for run_count in (Poisson(mean=0.5), Geometric(mean=5.0), Fixed(4)):
+        bounds = exact_delta_one_way(pair, run_count, epsilon, rtol=5e-3)
+        truth = exact_oracle.best_of_pieces(p, q, [40, 40], run_count, epsilon)
+        assert truth <= bounds.upper
+        assert bounds.lower <= truth + 0.01 * truth + 1e-6  # pieces are coarser than the cells
+
+
+# -- closed values ---------------------------------------------------------------------------
+
+
+def test_one_run_is_the_single_run(gaussian, dp_sgd):
+    for pair in (response(), gaussian, dp_sgd):
+        for run_count in (Fixed(1), TruncatedNegativeBinomial(mean=1.0, eta=2.0)):
+            bounds = exact_epsilon(pair, run_count, 1e-5)
+            assert bounds.upper == pytest.approx(pair.epsilon(1e-5), rel=1e-9)
+            assert bounds.upper >= pair.epsilon(1e-5) * (1 - 1e-15)
+        assert exact_pair(pair, Fixed(1)) is pair
+
+
+def test_pure_value_at_delta_zero():
+    run_count = Logarithmic(mean=10)
+    bounds = exact_epsilon(response(), run_count, 0.0)
+    closed = 1 + run_count.log_weight(HALF) - run_count.log_weight(1 - HALF)
+    assert bounds.lower <= closed <= bounds.upper <= closed + 1e-4
+    assert bounds.upper == pytest.approx(1.93924, abs=1e-4)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.5, 2.0])
+def test_pure_value_rises_to_two_plus_eta(eta):
+    means = (2.0, 10.0, 100.0, 1e5)
+    values = [
+        exact_epsilon(response(), TruncatedNegativeBinomial(mean=m, eta=eta), 0.0).upper
+        for m in means
+    ]
+    assert all(a < b for a, b in itertools.pairwise(values))
+    assert 0.97 * (2 + eta) < values[-1] <= 2 + eta + 1e-3
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_fixed_count_costs_k_fold(k):
+    bounds = exact_epsilon(response(), Fixed(k), 0.0)
+    assert bounds.lower <= k <= bounds.upper <= k + 1e-3
+    at_delta = exact_epsilon(response(), Fixed(k), 1e-6)
+    assert 0.9 * k < at_delta.lower <= at_delta.upper <= bounds.upper
+
+
+def test_never_more_than_one_run():
+    maybe = Finite({0: 0.9, 1: 0.1})
+    single = response().delta(0.5)
+    assert exact_delta(response(), maybe, 0.5).upper == pytest.approx(0.1 * single)
+    truth = 0.1 * response().delta(-0.5) + 0.9 * (1 - math.exp(-0.5))
+    assert exact_delta(response(), maybe, -0.5).upper == pytest.approx(truth, rel=1e-9)
+
+
+# -- reference numbers -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "run_count, expected",
+    [(Logarithmic(mean=10), 1.8357), (Geometric(mean=10), 1.9445), (Poisson(mean=10), 2.4856)],
+)
+def test_gaussian_reference(gaussian, run_count, expected):
+    bounds = exact_epsilon(gaussian, run_count, 1e-5)
+    assert bounds.upper == pytest.approx(expected, rel=3e-3)
+    assert bounds.upper - bounds.lower <= 2e-3 * bounds.upper
+    fine = exact_epsilon(gaussian, run_count, 1e-5, rtol=2e-4)
+    assert bounds.lower <= fine.lower <= fine.upper <= bounds.upper
+    assert fine.upper - fine.lower <= 2e-4 * fine.upper
+
+
+def test_dp_sgd_reference(dp_sgd):
+    bounds = exact_epsilon(dp_sgd, Logarithmic(mean=10), 1e-5)
+    assert bounds.upper == pytest.approx(2.7417, rel=3e-3)
+    assert bounds.upper - bounds.lower <= 2e-3 * bounds.upper
+
+
+def test_pure_reference():
+    bounds = exact_epsilon(response(), Logarithmic(mean=10), 1e-6)
+    assert bounds.lower <= 1.9369 <= bounds.upper <= 1.9369 * 1.003
+
+
+# -- laws ------------------------------------------------------------------------------------
+
+
+def test_monotone_in_mean_and_in_base(gaussian):
+    means = [exact_epsilon(gaussian, Geometric(mean=m), 1e-5).upper for m in (1.5, 3, 10, 40)]
+    assert all(a < b for a, b in itertools.pairwise(means))
+    bases = [exact_epsilon(response(e), Geometric(mean=5), 1e-6).upper for e in (0.1, 0.5, 1, 2)]
+    assert all(a < b for a, b in itertools.pairwise(bases))
+
+
+def test_swapped_pair_has_the_same_price(dp_sgd):
+    run_count = Logarithmic(mean=10)
+    assert exact_epsilon(dp_sgd, run_count, 1e-5).upper == pytest.approx(
+        exact_epsilon(dp_sgd.swap(), run_count, 1e-5).upper, rel=2e-3
+    )
+    one = exact_epsilon_one_way(dp_sgd, run_count, 1e-5)
+    two = exact_epsilon_one_way(dp_sgd.swap(), run_count, 1e-5)
+    both = exact_epsilon(dp_sgd, run_count, 1e-5)
+    assert both.upper >= max(one.lower, two.lower)
+
+
+def test_delta_and_epsilon_agree(gaussian):
+    run_count = Geometric(mean=10)
+    bounds = exact_epsilon(gaussian, run_count, 1e-5)
+    assert exact_delta(gaussian, run_count, bounds.upper * 1.004).upper <= 1e-5
+    assert exact_delta(gaussian, run_count, bounds.lower * 0.996).lower >= 1e-5
+
+
+def test_infinite_mass_and_tiny_delta():
+    pair = DominatingPair([-1.0, 1.0], [0.3, 0.69], [0.7, 0.2], 0.01, 0.1)
+    run_count = Geometric(mean=10)
+    reached = run_count.attainment(0.01)
+    assert exact_epsilon_one_way(pair, run_count, 0.9 * reached).upper == math.inf
+    bounds = exact_epsilon_one_way(pair, run_count, 1.2 * reached)
+    assert math.isfinite(bounds.upper)
+    assert exact_epsilon(pair, run_count, 0.0).upper == math.inf
+    tiny = exact_epsilon(response(), run_count, 1e-250)
+    assert tiny.upper <= exact_epsilon(response(), run_count, 0.0).upper
+    assert exact_epsilon(response(), run_count, 1.0).upper == 0.0
+
+
+def test_tables_serve_slow_weights(gaussian):
+    capped = AtMost(Logarithmic(mean=10), 1000)
+    plain = exact_epsilon(gaussian, Logarithmic(mean=10), 1e-5)
+    bounds = exact_epsilon(gaussian, capped, 1e-5)
+    assert bounds.upper == pytest.approx(plain.upper, rel=4e-3)
+    weight, r = weight_of(capped), 0.9 * np.random.default_rng(0).random(2000) ** 3
+    exact = weight.value(r)
+    assert np.all(weight.lower(r) <= exact) and np.all(exact <= weight.upper(r))
+    assert np.all(weight.upper(r) <= weight.lower(r) * (1 + 1e-4))
+    steep, flat = weight.slope(r)
+    slope = np.exp(capped.log_weight_slope(r))
+    assert np.all(flat <= slope * (1 + 1e-12)) and np.all(slope <= steep * (1 + 1e-12))
+
+
+@pytest.mark.slow
+def test_infinite_mean():
+    run_count = FromScipy(stats.zipf(1.9))
+    bounds = exact_epsilon(response(), run_count, 1e-5)
+    assert bounds.upper - bounds.lower <= 2e-3 * bounds.upper
+    p, q = pair_cells(response()).p, pair_cells(response()).q
+    for epsilon in (0.5, 1.2):
+        truth = exact_oracle.best_of_pieces(p, q, [30, 30], run_count, epsilon)
+        assert truth <= exact_delta(response(), run_count, epsilon).upper
+
+
+# -- cells -----------------------------------------------------------------------------------
+
+
+def test_split_keeps_masses_and_dominates_merge_is_dominated(gaussian):
+    edges = loss_edges(gaussian, 0.05, -1.2, 1.6)
+    split, merged = split_cells(gaussian, edges), merge_cells(gaussian, edges)
+    for cells in (split, merged, cut_cells(split, np.array([0.1, 0.5]), np.array([1e-9, 0.2]))):
+        assert cells.p.sum() == pytest.approx(1, abs=1e-12)
+        assert cells.q.sum() == pytest.approx(1, abs=1e-12)
+        finite = cells.losses[np.isfinite(cells.losses)]
+        assert np.all(np.diff(finite) > -1e-9)
+    for epsilon in np.linspace(-1.5, 1.5, 31):
+        stick = lambda c, e=epsilon: np.maximum(c.p - np.exp(e) * c.q, 0).sum()
+        exact = gaussian.delta(epsilon)
+        assert stick(merged) - 1e-12 <= exact <= stick(split) + 1e-12
+
+
+def test_constant_weight_gives_the_hockey_stick():
+    cells = Cells(np.array([0.0, 0.3, 0.6, 0.1]), np.array([0.1, 0.6, 0.3, 0.0]))
+    lattice = Lattice(cells, weight_of(Fixed(1)), 0.2)
+    expected = np.maximum(cells.p - np.exp(0.2) * cells.q, 0).sum()
+    for bound in (lattice.upper, lattice.first_order, lattice.value):
+        assert float(bound(np.array([0.2]))[0]) == pytest.approx(expected, rel=1e-10)
+
+
+# -- the search as a pair --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [response, lambda: PrivacyCurve.gaussian(3.0).pair])
+def test_pair_of_the_search_dominates_and_is_tight(make):
+    pair, run_count = make(), TruncatedNegativeBinomial(mean=10, eta=2)
+    search = exact_pair(pair, run_count)
+    for delta in (1e-3, 1e-5, 1e-8):
+        bounds = exact_epsilon(pair, run_count, delta)
+        assert bounds.lower <= search.epsilon(delta) <= bounds.upper * 1.004
+    for epsilon in (-1.3, -0.4, 0.0, 0.7, 1.9):
+        bounds = exact_delta_one_way(pair, run_count, epsilon, rtol=1e-3)
+        assert search.delta(epsilon) >= bounds.lower
+
+
+def test_pair_of_an_asymmetric_search():
+    pair = DominatingPair([-1.5, 0.5], [0.15, 0.80], [0.5, 0.45], 0.05, 0.05)
+    run_count = Poisson(mean=2.0)
+    search = exact_pair(pair, run_count)
+    for epsilon in (-2.0, -0.5, 0.0, 0.5, 2.0):
+        for one, single in ((search, pair), (search.swap(), pair.swap())):
+            bounds = exact_delta_one_way(single, run_count, epsilon, rtol=1e-3)
+            assert one.delta(epsilon) >= bounds.lower * (1 - 1e-12)
+            assert one.delta(epsilon) <= bounds.upper + 0.02
+
+
+# -- arguments, cache, cost ------------------------------------------------------------------
+
+
+def test_arguments_are_checked():
+    for bad in ({"delta": -0.1}, {"delta": 2.0}, {"delta": 0.1, "rtol": 0.0}):
+        with pytest.raises(InvalidParameterError):
+            exact_epsilon(response(), Fixed(2), **bad)
+
+
+def test_equal_questions_are_answered_from_the_cache(gaussian):
+    first = exact_epsilon(gaussian, Logarithmic(mean=7.5), 1e-5)
+    fields = ("losses", "p", "q", "p_infinite", "q_zero", "spacing", "symmetric")
+    copy = DominatingPair(*(getattr(gaussian, name) for name in fields))
+    copy.cache_key  # noqa: B018
+    start = time.perf_counter()
+    assert exact_epsilon(copy, Logarithmic(mean=7.5), 1e-5) is first
+    assert time.perf_counter() - start < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mean, limit", [(10, 0.7), (100, 2.0)])
+def test_speed(dp_sgd, mean, limit):
+    for eta in (0.0, 2.0):
+        start = time.perf_counter()
+        exact_epsilon(dp_sgd, TruncatedNegativeBinomial(mean=mean, eta=eta), 1.1e-5)
+        assert time.perf_counter() - start < limit
