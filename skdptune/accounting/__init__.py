@@ -1,7 +1,17 @@
 """What runs cost: privacy curves, dominating pairs, and the price of a best-of-K search."""
 
+from skdptune.accounting._optimal import OptimalRunCount, optimal_run_count
+from skdptune.accounting.calibration import calibrate
 from skdptune.accounting.curve import PrivacyCurve
+from skdptune.accounting.planning import Plan, plan
 from skdptune.accounting.selection import best_of
-from skdptune.accounting.calibration import calibrate  # isort: skip
 
-__all__ = ["PrivacyCurve", "best_of", "calibrate"]
+__all__ = [
+    "OptimalRunCount",
+    "Plan",
+    "PrivacyCurve",
+    "best_of",
+    "calibrate",
+    "optimal_run_count",
+    "plan",
+]

@@ -1,29 +1,24 @@
 """The whole search as a dominating pair, for composition with a refit or another search.
 
-The pair joins certified upper bounds of both orders' profiles by straight lines in e^eps. The
-selected mechanism's worst order of outputs may differ between (P, Q) and (Q, P), and between
-epsilons: each bound is an upper bound by itself, and a pair of both profiles dominates them all.
+The worst order of outputs may differ between (P, Q) and (Q, P) and between epsilons. The pair joins
+certified upper bounds of both orders' profiles by straight lines in e^eps, so it dominates all.
 """
 
 import math
-import threading
-from collections import OrderedDict
 
 import numpy as np
 
 from skdptune._exceptions import PricingError
 from skdptune._validation import check_real
-from skdptune.accounting._exact import DEFAULT_RTOL, Grids, exact_epsilon, fineness
+from skdptune.accounting._exact import DEFAULT_RTOL, cached, exact_epsilon
 from skdptune.accounting._exact_grid import weight_of
+from skdptune.accounting._exact_solver import Grids, fineness
 from skdptune.accounting._pair_builders import pair_from_two_profiles
 
 __all__ = ["exact_pair", "exact_profile"]
 
 _FLOOR = 1e-16  # profiles are followed down to this delta; the rest becomes infinite loss
-_NODES = 400  # at most about this many epsilons
-_CACHE = OrderedDict()
-_CACHE_SIZE = 32
-_LOCK = threading.Lock()
+_NODES = 400  # at most about this many epsilons in a profile
 
 
 def exact_pair(pair, run_count, *, rtol=DEFAULT_RTOL, delta=1e-6):
@@ -72,17 +67,8 @@ def exact_pair(pair, run_count, *, rtol=DEFAULT_RTOL, delta=1e-6):
     weight = weight_of(run_count)
     if weight.constant and abs(weight.at_zero - 1) < 1e-12:
         return pair  # one run, always
-    key = (pair.cache_key, run_count, rtol, delta)
-    with _LOCK:
-        if key in _CACHE:
-            _CACHE.move_to_end(key)
-            return _CACHE[key]
-    search = _join(pair, run_count, rtol, delta)
-    with _LOCK:
-        _CACHE[key] = search
-        while len(_CACHE) > _CACHE_SIZE:
-            _CACHE.popitem(last=False)
-    return search
+    key = ("pair", pair.cache_key, run_count, rtol, delta)
+    return cached(key, lambda: _join(pair, run_count, rtol, delta))
 
 
 def _join(pair, run_count, rtol, delta):

@@ -111,8 +111,11 @@ def pair_from_two_profiles(losses, forward, backward, spacing=None):
     forward, backward = (np.minimum(np.asarray(v, dtype=float), 1.0) for v in (forward, backward))
     # profiles do not rise with epsilon: a bound at a smaller epsilon serves a larger one
     forward, backward = (np.minimum.accumulate(v) for v in (forward, backward))
-    # both start at the total variation distance, which no chord across zero may undercut
+    # both start at the total variation distance, which no chord across zero may undercut, nor one
+    # from the value 1 at e^eps = 0 (in either order)
     start = min(forward[0], backward[0], _chord_at_one(eps[1:], forward[1:], backward[1:]))
+    start = min(start, *(float(np.min(1 - (1 - v) * np.exp(-eps))) for v in (forward, backward)))
+    forward, backward = np.minimum(forward, start), np.minimum(backward, start)
     halves = [_half(eps, np.append(start, values[1:])) for values in (forward, backward)]
     (up, p_up, q_up, p_infinite), (down, q_down, p_down, q_zero) = halves
     # negative only by rounding, where the chord leaves no mass at zero

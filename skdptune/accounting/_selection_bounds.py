@@ -476,11 +476,10 @@ class ExactBound:
         return self._between("delta", epsilon).upper
 
     def pair(self):
-        """Dominating pair (PLD) of the whole search, or None where this build has none."""
-        from skdptune.accounting import _exact
+        """Dominating pair (PLD) of the whole search."""
+        from skdptune.accounting._exact_profile import exact_pair
 
-        build = getattr(_exact, "exact_pair", None)
-        return None if build is None else build(self._single, self.run_count)
+        return exact_pair(self._single, self.run_count)
 
 
 BOUNDS = {

@@ -1,9 +1,9 @@
 """Brute force over every order, for the exact price of best-of-K.
 
 The value of an order depends, at each step, only on the masses of what was placed before. So the
-best of all n! orders of n atoms is a program over the 2^n sets of atoms placed (``best_of_subsets``)
-and the best of all orders of few ratios cut in equal pieces one over the numbers of pieces placed
-(``best_of_pieces``). Nothing here uses the structure of the worst order.
+best of all n! orders of n atoms is a program over the 2^n sets of placed atoms
+(``best_of_subsets``), and the best of all orders of few ratios cut in equal pieces is one over the
+numbers of placed pieces (``best_of_pieces``). Nothing here uses the structure of the worst order.
 
 Run as a module for a long comparison: ``python -m tests.accounting.exact_oracle 5000``.
 """

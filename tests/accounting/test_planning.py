@@ -124,6 +124,7 @@ def test_means_and_given_run_counts():
     assert table.best is None  # nothing reaches the quantile 0.9
 
 
+@pytest.mark.slow
 def test_the_most_quantile_that_a_target_allows():
     table = plan(GAUSSIAN, 1.9, 1e-5, run_counts=[Poisson, eta(2)])
     assert all(1.9 * (1 - 1.5e-2) <= row["search_epsilon"] <= 1.9 for row in table)

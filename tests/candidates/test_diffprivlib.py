@@ -597,3 +597,26 @@ def test_tree_leaves_hold_their_majority():
         labels, counts = np.unique(y[leaves == leaf], return_counts=True)
         if counts.size == 1 or counts[0] != counts[1]:
             assert model.predict(X[leaves == leaf][:1])[0] == labels[counts.argmax()]
+
+
+def test_a_pipeline_of_private_steps_is_priced_trained_and_published():
+    from sklearn.pipeline import make_pipeline
+
+    X, y = make_rows(300)
+    X[0, 0] = np.nan
+    whole = make_pipeline(
+        scaler(epsilon=0.5), pca(epsilon=0.25, centered=True, data_norm=3.0), naive_bayes(bounds=(-5, 5))
+    )
+    adapter = find_adapter(whole)
+    adapter.check("zero-out")
+    assert adapter.privacy_curve(300, "zero-out").epsilon(0.0) == pytest.approx(1.75, rel=1e-3)
+    assert adapter.privacy_curve(300, "replace-one").epsilon(0.0) == pytest.approx(2.75, rel=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = adapter.fit(X, y, classes=CLASSES, seed=None)
+        assert len(fitted.predict(X)) == 300
+        model = pickle.loads(pickle.dumps(adapter.publish(fitted)))
+        assert set(model.predict(X[1:])) <= set(CLASSES)
+    assert isinstance(model[0], models.StandardScaler) and isinstance(model[2], models.GaussianNB)
+    with pytest.raises(CandidateRefusedError, match="StandardScaler cannot be priced under"):
+        adapter.check("add-remove")

@@ -352,3 +352,23 @@ def test_tree_leaf_costs_epsilon_without_a_row_and_two_with_another():
     assert floor <= 1.0
     floor, measured = _event_floor(make, base, changed, event, 2000)
     assert floor <= 2.0 and abs(measured) > 0.5
+
+
+@needs_library
+@pytest.mark.statistical
+def test_leaf_labels_follow_permute_and_flip_afresh_in_every_fit():
+    """Two labels with counts 3 and 4: the rarer wins with probability exp(-epsilon) / 2."""
+    from diffprivlib.models import DecisionTreeClassifier
+
+    from skdptune.candidates import find_adapter
+
+    adapter = find_adapter(
+        DecisionTreeClassifier(epsilon=0.5, bounds=(0, 1), classes=[0, 1], max_depth=1)
+    )
+    X, y = np.zeros((7, 1)), [0] * 3 + [1] * 4
+    n = 1500
+    rare = sum(
+        adapter.fit(X, y, classes=[0, 1], seed=SEED + i).predict([[0.0]])[0] == 0 for i in range(n)
+    )
+    expected = np.exp(-0.5) / 2
+    assert abs(rare / n - expected) < 4.5 * np.sqrt(expected * (1 - expected) / n)

@@ -74,6 +74,12 @@ class TrainedModel:
         found = getattr(self.model, name)  # only what the model has, so that hasattr tells the truth
         return functools.partial(self._answer, name) if name in _ASKED_WITH_ROWS else found
 
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def __sklearn_tags__(self):
+        return self.model.__sklearn_tags__()
+
     def _answer(self, method, X):
         rows = numeric_rows(X)
         with np.errstate(all="ignore"):
@@ -245,6 +251,10 @@ class DiffprivlibAdapter(CandidateAdapter):
         for name in (*self.published, "n_features_in_"):
             setattr(model, name, copy.deepcopy(outputs[name]))
         return model
+
+    def transform_released(self, fitted, X):
+        """Return the transformed rows; ``fitted`` holds private outputs only, and answers for every row."""
+        return fitted.transform(X)
 
     def publish(self, fitted):
         """Return a new diffprivlib model with the allow-listed outputs of ``fitted`` and nothing else."""

@@ -1,0 +1,42 @@
+"""Neural nets trained by DP-SGD: skorch nets over Opacus as candidates of a search.
+
+Needs torch, skorch and opacus (``pip install skdptune[nets]``); they are loaded here and nowhere else.
+
+Reading order: ``_terms`` (what a training is, in numbers), ``_engine`` (the loop), ``_per_sample`` and
+``_noise`` (its two halves), ``_dry_run`` and ``_checks`` (what is refused), ``_estimators``, ``_adapter``.
+"""
+
+from skdptune._exceptions import MissingDependencyError
+
+try:
+    import opacus  # noqa: F401
+    import skorch  # noqa: F401
+    import torch  # noqa: F401
+except ImportError as error:  # pragma: no cover
+    raise MissingDependencyError(
+        f"skdptune.candidates.nets needs torch, skorch and opacus; {error.name} is missing: "
+        "pip install 'skdptune[nets]'."
+    ) from error
+
+from skdptune.candidates.nets._adapter import NetAdapter, vouch_for
+from skdptune.candidates.nets._estimators import DPNeuralNetClassifier, DPNeuralNetRegressor
+from skdptune.candidates.nets._modules import MLP, TemperedSigmoid
+from skdptune.candidates.nets._presets import DPLinearRegression, DPLogisticRegression, LinearModel
+from skdptune.candidates.nets._schedules import LinearDecay
+from skdptune.candidates.nets._space import dp_sgd_search_space
+
+__all__ = [
+    "MLP",
+    "DPLinearRegression",
+    "DPLogisticRegression",
+    "DPNeuralNetClassifier",
+    "DPNeuralNetRegressor",
+    "LinearDecay",
+    "LinearModel",
+    "NetAdapter",
+    "TemperedSigmoid",
+    "dp_sgd_search_space",
+]
+
+for _net in (DPNeuralNetClassifier, DPNeuralNetRegressor, DPLogisticRegression, DPLinearRegression):
+    vouch_for(_net)

@@ -1,0 +1,63 @@
+"""The few skorch callbacks that may run: they touch parameters between epochs and read nothing else."""
+
+import fnmatch
+
+from skorch.callbacks import Freezer, Initializer, ParamMapper, Unfreezer
+
+from skdptune._exceptions import CandidateRefusedError
+
+__all__ = ["apply_callbacks", "check_callbacks"]
+
+ALLOWED = (ParamMapper, Freezer, Unfreezer, Initializer)
+
+
+def _plain(callbacks):
+    """Return the callbacks without names; None and 'disable' mean none."""
+    if callbacks is None or (isinstance(callbacks, str) and callbacks == "disable"):
+        return []
+    return [item[1] if isinstance(item, tuple) else item for item in callbacks]
+
+
+def check_callbacks(net):
+    """Refuse callbacks outside the allow-list, and any that decide by looking at the net.
+
+    Raises
+    ------
+    CandidateRefusedError
+    """
+    try:
+        given = _plain(net.callbacks)
+    except (TypeError, IndexError):
+        raise CandidateRefusedError(
+            f"callbacks of {type(net).__name__} must be a list; got a {type(net.callbacks).__name__}."
+        ) from None
+    for callback in given:
+        name = callback.__name__ if isinstance(callback, type) else type(callback).__name__
+        if type(callback) not in ALLOWED:
+            raise CandidateRefusedError(
+                f"callbacks of {type(net).__name__} must be of {', '.join(c.__name__ for c in ALLOWED)}; got "
+                f"{name}: callbacks see losses and scores of private rows without noise. Remove it; let "
+                "scoring= judge the candidates and lr_schedule= set the learning rate."
+            )
+        schedule = getattr(callback, "schedule", None)
+        if schedule is not None or isinstance(callback.at, bool) or not isinstance(callback.at, int):
+            raise CandidateRefusedError(
+                f"callback {name} must have a whole number as at= and no schedule=: a function of the net "
+                "could decide by what it learned from single rows. Give the epoch's number."
+            )
+
+
+def apply_callbacks(net, module, epoch):
+    """Run the callbacks of ``net`` at the start of epoch number ``epoch`` (1 is the first)."""
+    for callback in _plain(net.callbacks):
+        if callback.at != epoch:
+            continue
+        patterns = callback.patterns
+        patterns = patterns if isinstance(patterns, (list, tuple)) else [patterns]
+        for name, parameter in module.named_parameters():
+            if any(_matches(pattern, name) for pattern in patterns):
+                callback.fn(parameter)
+
+
+def _matches(pattern, name):
+    return pattern(name) if callable(pattern) else fnmatch.fnmatch(name, pattern)

@@ -1,0 +1,96 @@
+"""Losses of single rows: computed by the criterion without its reduction, summed by the loop."""
+
+import copy
+import inspect
+
+import torch
+from torch import nn
+
+from skdptune._exceptions import CandidateRefusedError
+
+__all__ = ["RowLoss", "build_criterion", "one_column"]
+
+_ONE_COLUMN = (nn.BCEWithLogitsLoss, nn.BCELoss)
+
+
+def build_criterion(net):
+    """Return the criterion of ``net`` with ``reduction="none"``.
+
+    Raises
+    ------
+    CandidateRefusedError
+        If the criterion cannot be kept from reducing, or learns parameters of its own.
+    """
+    kwargs = net.get_params_for("criterion")
+    made = net.criterion
+    if isinstance(made, nn.Module) and not kwargs:
+        criterion = copy.deepcopy(made)
+        if not hasattr(criterion, "reduction"):
+            raise _no_reduction(net, made)
+        criterion.reduction = "none"
+    else:
+        made = type(made) if isinstance(made, nn.Module) else made
+        if not isinstance(made, type) or not _takes_reduction(made):
+            raise _no_reduction(net, made)
+        criterion = made(**{**kwargs, "reduction": "none"})
+    if any(True for _ in criterion.parameters()):
+        raise CandidateRefusedError(
+            f"criterion of {type(net).__name__} must have no parameters to learn; move them into the module."
+        )
+    return criterion
+
+
+def _takes_reduction(maker):
+    try:
+        return "reduction" in inspect.signature(maker).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _no_reduction(net, made):
+    name = getattr(made, "__name__", type(made).__name__)
+    return CandidateRefusedError(
+        f"criterion of {type(net).__name__} must take reduction='none' and then return one loss per row; "
+        f"{name} does not: a loss that is averaged inside couples the rows. Use a loss class of torch.nn, "
+        "or give yours that parameter."
+    )
+
+
+def one_column(criterion):
+    """Return whether ``criterion`` wants a single column of outputs for two classes."""
+    return isinstance(criterion, _ONE_COLUMN)
+
+
+class RowLoss:
+    """The loss of each row: ``row_loss(outputs, targets) -> tensor (n_rows,)``.
+
+    Several losses within a row (outputs of a regressor, positions) are averaged within it.
+
+    Parameters
+    ----------
+    criterion : torch.nn.Module
+        With ``reduction="none"``.
+    """
+
+    def __init__(self, criterion):
+        self.criterion = criterion
+
+    def __call__(self, outputs, targets):
+        outputs = outputs[0] if isinstance(outputs, tuple) else outputs
+        if isinstance(self.criterion, nn.NLLLoss):
+            # As in skorch: the module returns probabilities.
+            outputs = torch.log(outputs + torch.finfo(outputs.dtype).eps)
+        elif targets.is_floating_point() and outputs.shape != targets.shape:
+            if outputs.numel() != targets.numel():
+                raise CandidateRefusedError(
+                    f"module must return one output per target; got outputs of shape {tuple(outputs.shape)} for targets "
+                    f"of shape {tuple(targets.shape)}. Set its width (e.g. module__n_outputs)."
+                )
+            outputs = outputs.reshape(targets.shape)
+        losses = self.criterion(outputs, targets)
+        if losses.dim() == 0 or losses.shape[0] != targets.shape[0]:
+            raise CandidateRefusedError(
+                "criterion must return one loss per row with reduction='none'; got a tensor of shape "
+                f"{tuple(losses.shape)} for {targets.shape[0]} rows."
+            )
+        return losses.flatten(1).mean(1) if losses.dim() > 1 else losses

@@ -1,0 +1,143 @@
+"""Modules: those that come with the package, and how a net builds its own."""
+
+import copy
+import inspect
+
+import torch
+from torch import nn
+
+from skdptune._exceptions import CandidateRefusedError
+
+__all__ = ["MLP", "TemperedSigmoid", "build_module", "copy_tensors", "fixed_torch_seed"]
+
+_MASK = (1 << 63) - 1
+
+
+class TemperedSigmoid(nn.Module):
+    r"""A bounded activation: :math:`s / (1 + e^{-t x}) - o`, element by element.
+
+    The defaults make it the hyperbolic tangent. Bounded activations keep the norms of gradients
+    small, so that clipping takes less of them.
+
+    Parameters
+    ----------
+    scale, temperature, offset : float, default=2, 2, 1
+
+    References
+    ----------
+    Papernot, Thakurta, Song, Chien and Erlingsson, arXiv 2007.14191v1, section 3.
+
+    Examples
+    --------
+    >>> import torch
+    >>> TemperedSigmoid()(torch.tensor([0.0]))
+    tensor([0.])
+    """
+
+    def __init__(self, scale=2.0, temperature=2.0, offset=1.0):
+        super().__init__()
+        self.scale, self.temperature, self.offset = scale, temperature, offset
+
+    def forward(self, x):
+        """Apply the activation."""
+        return self.scale * torch.sigmoid(self.temperature * x) - self.offset
+
+
+class MLP(nn.Module):
+    """A multilayer perceptron with tempered sigmoids; without hidden layers, a linear model.
+
+    Parameters
+    ----------
+    n_features_in, n_outputs : int
+        Filled in by the net from public shapes, unless given as ``module__n_features_in`` and so on.
+    hidden : int or tuple of int, default=(32,)
+        Widths of the hidden layers; () for none.
+
+    Examples
+    --------
+    >>> import torch
+    >>> MLP(4, 3)(torch.zeros(2, 4)).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(self, n_features_in, n_outputs, hidden=(32,)):
+        super().__init__()
+        widths = (hidden,) if isinstance(hidden, int) else tuple(hidden)
+        layers, width = [], n_features_in
+        for following in widths:
+            layers += [nn.Linear(width, following), TemperedSigmoid()]
+            width = following
+        self.layers = nn.Sequential(*layers, nn.Linear(width, n_outputs))
+
+    def forward(self, x):
+        """Return one row of outputs for each row of ``x``."""
+        return self.layers(x.flatten(1))
+
+
+class fixed_torch_seed:  # noqa: N801
+    """Run a block with torch's global generators seeded, and put their state back afterwards.
+
+    For draws that need not be private: initial weights, dropout masks.
+    """
+
+    def __init__(self, seed, device="cpu"):
+        self.seed = seed
+        cuda = torch.device(device).type == "cuda" and torch.cuda.is_available()
+        self._fork = torch.random.fork_rng(devices=[torch.device(device)] if cuda else [])
+
+    def __enter__(self):
+        self._fork.__enter__()
+        torch.manual_seed(self.seed & _MASK)
+        return self
+
+    def __exit__(self, *exc_info):
+        return self._fork.__exit__(*exc_info)
+
+
+def build_module(net, n_features_in, n_outputs, seed):
+    """Return a new module of ``net``, on the CPU, its initial weights drawn from ``seed``.
+
+    A constructor that takes ``n_features_in`` or ``n_outputs`` gets the public numbers, unless the net
+    has them as ``module__n_features_in`` or ``module__n_outputs``.
+
+    Raises
+    ------
+    CandidateRefusedError
+        If the module cannot be built; its own error is quoted, no row has been seen.
+    """
+    made = net.module
+    kwargs = net.get_params_for("module")
+    with fixed_torch_seed(seed):
+        try:
+            if isinstance(made, nn.Module):
+                return type(made)(**kwargs) if kwargs else copy.deepcopy(made)
+            known = {"n_features_in": n_features_in, "n_outputs": n_outputs}
+            wanted = _parameters_of(made)
+            filled = {name: value for name, value in known.items() if name in wanted}
+            built = made(**{**filled, **kwargs})
+        except Exception as error:
+            raise CandidateRefusedError(
+                f"module of {type(net).__name__} must be a torch module that module__* parameters "
+                f"complete; building it raised {type(error).__name__}: {error}."
+            ) from error
+    if not isinstance(built, nn.Module):
+        raise CandidateRefusedError(
+            f"module of {type(net).__name__} must make a torch.nn.Module; it made a {type(built).__name__}."
+        )
+    return built
+
+
+def _parameters_of(maker):
+    try:
+        return inspect.signature(maker).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def copy_tensors(values, module):
+    """Copy tensors (a dict by name) into the parameters and buffers of ``module``."""
+    own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    with torch.no_grad():
+        for name, tensor in own.items():
+            if name in values:
+                tensor.copy_(values[name])
