@@ -11,7 +11,7 @@ by one exact computation.
 
 Run::
 
-    python examples/audits/diffprivlib_faults.py            # all, about three minutes
+    python examples/audits/diffprivlib_faults.py            # all, some minutes
     python examples/audits/diffprivlib_faults.py --only kmeans --runs 2000
 """
 

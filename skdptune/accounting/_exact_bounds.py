@@ -82,8 +82,9 @@ class Lattice:
 
         def useless(x):  # with some rounding to spare
             lift = np.minimum(np.exp(np.minimum(loss, 50.0)) * x, 1.0)
-            ratio = self.weight.log_rest(lift) - self.weight.log_rest(x)
-            return loss + ratio + 1e-9 <= self.least
+            with np.errstate(invalid="ignore"):  # inf - inf: not shown to be useless
+                ratio = self.weight.log_rest(lift) - self.weight.log_rest(x)
+                return loss + ratio + 1e-9 <= self.least
 
         some, whole = useless(low) & (loss < 50) & (high > low), useless(high) & (loss < 50)
         for _ in range(14):  # a few digits of rho will do, on the safe side

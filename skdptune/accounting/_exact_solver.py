@@ -378,7 +378,7 @@ def _pure(pair, weight, rtol):
     The top atom itself need not be cut: log f'(e^z) is convex in z, so on the last ratio
     log w(r) - log w(s) is largest at its start. Whole cells, halved where they may matter.
     """
-    if pair.q_zero > 0 and not math.isfinite(weight.at_zero):
+    if pair.q_zero > 0 and weight.at_zero >= 1e299:  # an infinite mean
         # an output that only Q has, placed on top, leaves w(0) = E[K] to P and a finite w(s) to Q
         return EpsilonBounds(math.inf, math.inf)
     cells = pair_cells(pair)

@@ -90,7 +90,7 @@ def test_zipf_survival_and_quantiles_far_out():
         (Binomial(50, 0.3), scipy.stats.binom(50, 0.3)),
         (BetaBinomial(50, 2, 3), scipy.stats.betabinom(50, 2, 3)),
     ],
-    ids=repr,
+    ids=["poisson-10", "poisson-3e5", "logarithmic", "geometric", "binomial", "beta-binomial"],
 )
 def test_agrees_with_the_closed_forms(ours, frozen):
     if frozen is None:
