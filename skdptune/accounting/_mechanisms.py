@@ -82,6 +82,8 @@ class Mechanism:
     family = None
     # one over the squared noise of a pure Gaussian: precisions of a composition add up
     precision = 0.0
+    # True for a node with methods ``epsilon(delta)`` and ``delta(epsilon)`` that beat its pair
+    answers_itself = False
 
     def gather(self, counted):
         """Return one node equal to the composition of ``counted``, all of this family."""

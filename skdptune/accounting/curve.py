@@ -462,11 +462,27 @@ class PrivacyCurve:
         inf
         """
         delta = check_real("delta", delta, low=0, high=1)
+        asked = self._asked("epsilon", delta)
+        if asked is not None:
+            return asked
         pair = self.pair
         best = np.inf if pair is None else pair.epsilon(delta)
         if pair is None or not np.isfinite(best) or delta < _RESOLVED:
             best = min(best, self._epsilon_from_rdp(delta))
+            # a random choice costs no more than the dearest of what may be chosen
+            best = min(best, max((part.epsilon(delta) for part in self._parts()), default=best))
         return float(best)
+
+    def _asked(self, question, at):
+        """Return the answer of a node that knows better than its pair does, or None.
+
+        The worst of several is the largest of their answers; the best of K runs asks its bounds. Neither
+        builds a pair for that.
+        """
+        if isinstance(self.node, _combinations.Worst):
+            curves = [PrivacyCurve(node, self.relation) for node in self.node.nodes]
+            return max(getattr(curve, question)(at) for curve in curves)
+        return float(getattr(self.node, question)(at)) if self.node.answers_itself else None
 
     def _epsilon_from_rdp(self, delta):
         def score(orders, values):
@@ -492,11 +508,20 @@ class PrivacyCurve:
         if np.ndim(epsilon) > 0:
             return np.array([self.delta(float(value)) for value in np.asarray(epsilon)])
         epsilon = check_real("epsilon", epsilon, low=0, allow_inf=True)
+        asked = self._asked("delta", epsilon)
+        if asked is not None:
+            return asked
         pair = self.pair
         best = 1.0 if pair is None else pair.worst_delta(epsilon)
         if pair is None or best < _RESOLVED or best >= 1:
             best = min(best, self._delta_from_rdp(epsilon))
+            best = min(best, max((part.delta(epsilon) for part in self._parts()), default=best))
         return float(best)
+
+    def _parts(self):
+        """Return the curves of which a mixture chooses one; none for other nodes."""
+        nodes = self.node.nodes if isinstance(self.node, _combinations.Mixture) else ()
+        return [PrivacyCurve(node, self.relation) for node in nodes]
 
     def _delta_from_rdp(self, epsilon):
         def score(orders, values):

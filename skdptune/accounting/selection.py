@@ -172,6 +172,7 @@ class Selected(Mechanism):
     base: Mechanism
     run_count: RunCount
     asked_method: str | None = None
+    answers_itself = True
 
     def __reduce__(self):
         # bounds and answers stay behind: they are rebuilt from the three values

@@ -147,7 +147,12 @@ def training_curve(adapter, sizes, relation):
 
 def _worst(curves):
     """Return a curve above all of ``curves``: the dearest where one is, else their pointwise worst."""
-    distinct = _undominated(curves)
+    return _any_of(_undominated(curves))
+
+
+def _any_of(curves):
+    """Return the pointwise worst of ``curves``, without comparing them."""
+    distinct = list(dict.fromkeys(curves))
     return distinct[0] if len(distinct) == 1 else PrivacyCurve.worst(distinct)
 
 
@@ -175,9 +180,9 @@ def _price(terms, trainings, refits):
     n_scored = terms.scheme.n_scored(terms.n_samples) // max(1, most)  # noise grows with the most scored row
     whole = [curve if refit is None else curve + refit for curve in selected]
     spent = PrivacySpent(
-        curve=_worst(whole),
-        single_run=_worst(row_curves),
-        selection=_worst(selected),
+        curve=_any_of(whole),
+        single_run=_any_of(row_curves),
+        selection=_any_of(selected),
         refit=refit,
         run_count=terms.run_count,
         row_curves=tuple(row_curves),

@@ -253,9 +253,10 @@ def test_the_refusal_of_a_scaler_names_step_and_private_alternative(rows):
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
-def test_failing_runs_rank_last_and_are_charged(rows, share):
+def test_failing_runs_rank_last_and_are_charged(rows, share, monkeypatch):
+    monkeypatch.setattr(PrivateRandomSearchCV, "_draw_run_count", lambda *args: 40)
     ledger = _Ledger()
-    search = search_over(FailingToy(share=share), n_iter=Fixed(20), ledger=ledger)
+    search = search_over(FailingToy(share=share), ledger=ledger)
     if share == 1.0:
         with pytest.raises(AllRunsFailedError, match="stays charged") as caught:
             search.fit(*rows)
@@ -296,9 +297,10 @@ def _infinite(estimator, X, y):
     return math.inf if estimator.z_ > 0 else 0.25
 
 
-def test_an_infinite_public_score_never_wins(rows):
+def test_an_infinite_public_score_never_wins(rows, monkeypatch):
     X, y = rows
-    search = search_over(scoring=_infinite, n_iter=Fixed(30))
+    monkeypatch.setattr(PrivateRandomSearchCV, "_draw_run_count", lambda *args: 30)
+    search = search_over(scoring=_infinite)
     search.fit(X, y, X_public=X[:9] + 1.0, y_public=y[:9])
     assert search.best_score_ == 0.25
 

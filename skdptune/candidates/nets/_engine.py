@@ -147,9 +147,10 @@ def _batches(net, rows, targets, drawn, dtype, device):
 
 @contextlib.contextmanager
 def _quiet_hooks():
-    """Silence torch's remark that inputs need no gradient; it would show for every net."""
+    """Silence torch's remarks that inputs need no gradient and that a rule for vmap is slow."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
+        warnings.filterwarnings("ignore", message="There is a performance drop")
         yield
 
 

@@ -19,7 +19,7 @@ from skdptune.candidates.nets._checks import check_net, is_component_param
 from skdptune.candidates.nets._dry_run import dry_run
 from skdptune.candidates.nets._engine import one_thread_in_workers, place, train
 from skdptune.candidates.nets._losses import RowLoss, build_criterion, one_column
-from skdptune.candidates.nets._modules import MLP, build_module, copy_tensors
+from skdptune.candidates.nets._modules import MLP, build_module, copy_tensors, waits_for_shapes
 from skdptune.candidates.nets._rows import Rows, input_dtype_of, is_keyed
 from skdptune.candidates.nets._tasks import Classification, Regression
 from skdptune.candidates.nets._terms import COST_PARAMS, check_relation_terms, sgd_terms
@@ -285,12 +285,14 @@ class _DPNet:
     def _new_module(self, schema, task, seed):
         """Return a fresh module; without a schema, None where it cannot be built before shapes are known."""
         if schema is None:
-            try:
-                return build_module(self, _PLACEHOLDER, 2, seed)
-            except CandidateRefusedError:
-                if {"n_features_in", "n_outputs"} <= set(self.get_params_for("module")):
-                    raise
-                return None
+            if waits_for_shapes(self):
+                try:
+                    return build_module(self, _PLACEHOLDER, 2, seed)
+                except CandidateRefusedError as error:
+                    if error.__cause__ is None:  # not the constructor's complaint about made-up shapes
+                        raise
+                    return None
+            return build_module(self, None, None, seed)
         module = build_module(self, schema.n_features_in, task.n_outputs, seed)
         if any(map(torch.nn.parameter.is_lazy, module.parameters())):
             x = schema.random(2, torch.get_default_dtype(), self._whole_dtype(), np.random.default_rng(0))
@@ -370,10 +372,11 @@ class _DPNet:
         """Return the outputs after ``predict_nonlinearity``, in double precision, shape (n_samples, ...)."""
         self.check_is_fitted()
         nonlinearity = self._get_predict_nonlinearity()
-        parts = [
-            nonlinearity((part[0] if isinstance(part, tuple) else part).double()).numpy()
-            for part in self.forward_iter(X)
-        ]
+        parts = []
+        for part in self.forward_iter(X):
+            part = (part[0] if isinstance(part, tuple) else part).double()
+            part = part.reshape(-1) if one_column(self.criterion_) else part
+            parts.append(nonlinearity(part).numpy())
         return np.concatenate(parts)
 
 

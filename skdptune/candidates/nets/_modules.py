@@ -8,7 +8,7 @@ from torch import nn
 
 from skdptune._exceptions import CandidateRefusedError
 
-__all__ = ["MLP", "TemperedSigmoid", "build_module", "copy_tensors", "fixed_torch_seed"]
+__all__ = ["MLP", "TemperedSigmoid", "build_module", "copy_tensors", "fixed_torch_seed", "waits_for_shapes"]
 
 _MASK = (1 << 63) - 1
 
@@ -125,6 +125,13 @@ def build_module(net, n_features_in, n_outputs, seed):
             f"module of {type(net).__name__} must make a torch.nn.Module; it made a {type(built).__name__}."
         )
     return built
+
+
+def waits_for_shapes(net):
+    """Return whether the module's constructor is completed with public shapes, which are not known yet."""
+    if isinstance(net.module, nn.Module):
+        return False
+    return bool({"n_features_in", "n_outputs"} & set(_parameters_of(net.module)) - set(net.get_params_for("module")))
 
 
 def _parameters_of(maker):
