@@ -9,7 +9,6 @@ Run with ``python examples/benchmarks/search_overhead.py [--pairs 5]``.
 
 import argparse
 import resource
-
 import sys
 import time
 
@@ -90,7 +89,7 @@ def memory(X, y):
     took = seconds(lambda: private(10_000, None).fit(X, y))
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"memory of the parent, 100 to 10,000 runs: resident {resident() - before:+.1f} MB, peak {after - peak:+.1f} MB "
+        f"parent memory, 100 to 10,000 runs: resident {resident() - before:+.1f} MB, peak {after - peak:+.1f} MB "
         f"({took:.1f} s)"
     )
 
