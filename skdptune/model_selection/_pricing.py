@@ -135,6 +135,14 @@ def _enumerate(terms, base):
 def training_curve(adapter, sizes, relation):
     """Return the cost of one training on a part of any of ``sizes`` rows: the worst of them."""
     curves = [adapter.privacy_curve(size, relation) for size in sizes]
+    if relation == "add-remove":
+        other = adapter.privacy_curve(2 * max(sizes) + 1, relation)
+        if any(curve != other for curve in curves):
+            raise CandidateRefusedError(
+                f"{adapter.name} has a cost that depends on the number of rows, which is private under "
+                "relation='add-remove'. Give it a cost that does not (an explicit sample_rate, say), or use "
+                "relation='zero-out'."
+            )
     for curve in curves:
         if curve.relation != relation:
             raise CandidateRefusedError(
@@ -187,7 +195,8 @@ def _price(terms, trainings, refits):
         run_count=terms.run_count,
         row_curves=tuple(row_curves),
         relation=terms.relation,
-        n_samples=terms.n_samples,
+        # Under add-remove the number of rows is private, and this value is published.
+        n_samples=None if terms.relation == "add-remove" else terms.n_samples,
         score_noise=noise,
         n_scored=None if noise is None else n_scored,
     )

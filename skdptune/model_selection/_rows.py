@@ -10,8 +10,9 @@ from sklearn.utils.validation import validate_data
 
 from skdptune._exceptions import InvalidParameterError
 from skdptune._validation import invalid_type, invalid_value
+from skdptune.scoring import refuse_sample_weight
 
-__all__ = ["check_public_rows", "check_rows", "label_set", "number_of_rows"]
+__all__ = ["check_public_rows", "check_rows", "label_set", "number_of_rows", "refuse_fit_params"]
 
 # Rows that mostly repeat (few categories) coincide by chance; only rows that are mostly distinct are
 # compared with the public ones.
@@ -181,3 +182,21 @@ def _row_keys(X, y):
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         return [(row.tobytes(), str(label)) for row, label in zip(rows, y, strict=True)]
     return [(tuple(map(str, row)), str(label)) for row, label in zip(rows, y, strict=True)]
+
+
+def refuse_fit_params(fit_params):
+    """Refuse per-row arguments of ``fit`` by name; None values pass.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    if not fit_params:
+        return
+    refuse_sample_weight(fit_params.get("sample_weight"))
+    given = {name: value for name, value in fit_params.items() if value is not None}
+    if given:
+        raise InvalidParameterError(
+            f"fit takes X, y, X_public and y_public; got {', '.join(sorted(given))}. Weights, groups and other "
+            "per-row arguments of private rows are not priced: leave them out."
+        )

@@ -21,6 +21,7 @@ import traceback
 import warnings
 from dataclasses import dataclass, field, replace
 
+from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -91,6 +92,7 @@ class RunPlan:
     public_scorer: object
     keep_model: bool
     debug: bool
+    token: str  # names this plan in the caches of the workers
 
 
 def child_seed(seed, *path):
@@ -101,6 +103,31 @@ def child_seed(seed, *path):
 def public_coins(seed, *path):
     """Return a RandomState of 256 bits for draws that do not look at data."""
     return RunRandomState(entropy_for(seed, *path))
+
+
+_BUDGETED = {}
+_BUDGETED_LIMIT = 1024
+_PLAIN = (type(None), bool, int, float, str)
+
+
+def budgeted(plan, adapter, settings):
+    """Return a candidate calibrated to the level of ``plan``; settings seen before are not calibrated again.
+
+    Whatever comes out of the cache is compared with the level again before it is trained.
+    """
+    key = None
+    if all(isinstance(value, _PLAIN) for value in settings.values()):
+        # 1, 1.0 and True are equal but may mean different things to a candidate
+        named = ((name, type(value).__name__, value) for name, value in sorted(settings.items()))
+        key = (plan.token, tuple(named))
+    if key in _BUDGETED:
+        return clone(_BUDGETED[key])
+    found = adapter.with_budget(plan.quote.level, max(plan.train_sizes), plan.relation)
+    if key is not None:
+        if len(_BUDGETED) >= _BUDGETED_LIMIT:
+            _BUDGETED.clear()
+        _BUDGETED[key] = clone(found)
+    return found
 
 
 def draw_run(plan, seed):
@@ -114,11 +141,8 @@ def draw_run(plan, seed):
     settings = plan.space.draw(public_coins(seed, "settings"))
     adapter = find_adapter(with_settings(plan.estimator, settings))
     adapter.check(plan.relation)
-    level = plan.quote.level
-    if level is not None:
-        size = max(plan.train_sizes)
-        budgeted = adapter.with_budget(level, size, plan.relation)
-        adapter = find_adapter(budgeted)
+    if plan.quote.level is not None:
+        adapter = find_adapter(budgeted(plan, adapter, settings))
         adapter.check(plan.relation)
     curve = training_curve(adapter, plan.train_sizes, plan.relation)
     plan.quote.check_covers(curve, adapter.name)

@@ -5,6 +5,7 @@ private base algorithm K times with independent coins, output the best. ``best_o
 :mod:`skdptune.accounting` prices it.
 """
 
+import secrets
 import warnings
 
 import numpy as np
@@ -27,14 +28,31 @@ from skdptune.ledger import as_ledger
 from skdptune.model_selection._assumptions import assumptions_of
 from skdptune.model_selection._pricing import SearchTerms, quote
 from skdptune.model_selection._publish import default_model, no_winner, publish, withdraw
-from skdptune.model_selection._rows import check_public_rows, check_rows, label_set, number_of_rows
-from skdptune.model_selection._runs import RunData, Runner, RunPlan, child_seed, debugging, public_coins, run_seeds
+from skdptune.model_selection._rows import (
+    check_public_rows,
+    check_rows,
+    label_set,
+    number_of_rows,
+    refuse_fit_params,
+)
+from skdptune.model_selection._runs import (
+    RunData,
+    Runner,
+    RunPlan,
+    budgeted,
+    child_seed,
+    debugging,
+    public_coins,
+    run_seeds,
+)
 from skdptune.model_selection._space import ParamSpace, with_settings
 from skdptune.model_selection._splits import as_split_scheme, check_scheme_relation
 from skdptune.run_counts import as_run_count
 from skdptune.scoring import resolve_private_scorer, resolve_public_scorer
 
 __all__ = ["PrivateRandomSearchCV"]
+
+_CALIBRATED_BEFORE = 16  # settings calibrated before anything is spent; the others in their run
 
 _NO_CV_RESULTS = (
     "PrivateRandomSearchCV has no cv_results_: only the winner is published, because the other tries, their "
@@ -357,7 +375,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         AllRunsFailedError
             If every try failed. The budget is charged and the published attributes hold the default.
         """
-        _refuse_fit_params(fit_params)
+        refuse_fit_params(fit_params)
         return self._fit(X, y, X_public, y_public, master=self._master_seed(), ledger=self.ledger)
 
     def _fit(self, X, y, X_public, y_public, *, master, ledger):
@@ -416,21 +434,21 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
             public_scorer=terms.scorer if public else None,
             keep_model=terms.refit == "winner",
             debug=debugging(),
+            token=secrets.token_hex(16),
         )
 
     def _preflight(self, plan):
         """Check, without rows, the settings that may be drawn; a refusal here costs nothing."""
-        for settings in plan.space.check_settings():
+        for position, settings in enumerate(plan.space.check_settings()):
             adapter = find_adapter(with_settings(self.estimator, settings))
             adapter.check(plan.relation)
             adapter.check_data(min(plan.train_sizes), self.n_features_in_, plan.classes)
-            if plan.quote.level is not None:
+            if plan.quote.level is not None and position < _CALIBRATED_BEFORE:
                 self._check_calibrated(adapter, plan, settings)
 
     @staticmethod
     def _check_calibrated(adapter, plan, settings):
-        budgeted = adapter.with_budget(plan.quote.level, max(plan.train_sizes), plan.relation)
-        params = budgeted.get_params(deep=True)
+        params = budgeted(plan, adapter, settings).get_params(deep=True)
         for name, value in settings.items():
             if isinstance(value, (int, float)) and params.get(name, value) != value:
                 raise CandidateRefusedError(
@@ -488,8 +506,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Train the winner once more, on all rows; priced at the dearest candidate."""
         adapter = find_adapter(with_settings(self.estimator, params))
         if plan.quote.level is not None:
-            n_rows = plan.quote.spent.n_samples
-            adapter = find_adapter(adapter.with_budget(plan.quote.level, n_rows, plan.relation))
+            adapter = find_adapter(adapter.with_budget(plan.quote.level, number_of_rows(rows[0]), plan.relation))
         adapter.check(plan.relation)
         try:
             return Runner.quietly(
@@ -593,17 +610,3 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
 
 def _is_nan(value):
     return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
-
-
-def _refuse_fit_params(fit_params):
-    if not fit_params:
-        return
-    from skdptune.scoring import refuse_sample_weight
-
-    refuse_sample_weight(fit_params.get("sample_weight"))
-    given = {name: value for name, value in fit_params.items() if value is not None}
-    if given:
-        raise InvalidParameterError(
-            f"fit takes X, y, X_public and y_public; got {', '.join(sorted(given))}. Weights, groups and other "
-            "per-row arguments of private rows are not priced: leave them out."
-        )

@@ -51,7 +51,7 @@ class PrivacySpent:
     relation : str
         The neighbouring relation.
     n_samples : int or None
-        The number of private rows it was priced for; None where the price does not depend on it.
+        The public number of rows it was priced for; None under add-remove, where that number is private.
     score_noise : object or None
         The noise on the score; None for public validation rows.
     n_scored : int or None

@@ -173,6 +173,23 @@ def test_relations_are_not_mixed():
     assert cost.relation == cost.curve.relation == "add-remove"
 
 
+def test_the_number_of_rows_stays_private_under_add_remove(rows):
+    cv = IndependentHoldout(n_public=50)
+    costs = [search_over(RelationToy(), relation="add-remove", cv=cv).privacy_cost(n) for n in (60, 61)]
+    assert costs[0] == costs[1] and costs[0].n_samples is None
+    X, y = rows
+    search = search_over(RelationToy(), relation="add-remove", cv=cv).fit(X, y)
+    assert search.privacy_spent_ == costs[0]
+    assert not any("60" in sentence for sentence in search.privacy_spent_.assumptions)
+
+    class Sized(RelationToy):
+        def privacy_curve(self, n_samples, relation="zero-out"):
+            return PrivacyCurve.zcdp(1.0 / n_samples, relation=relation)
+
+    with pytest.raises(CandidateRefusedError, match="private under relation='add-remove'"):
+        search_over(Sized(), relation="add-remove").fit(X, y, X_public=X + 1, y_public=y)
+
+
 def test_a_search_is_itself_a_candidate(rows):
     inner = search_over(space={"s": [8.0]}, n_iter=Geometric(2))
     orders = [2, 8, 32]

@@ -1,6 +1,15 @@
-"""Noise for a budget: the least multiplier whose training lies below a level everywhere."""
+"""Noise for a budget: the least multiplier whose training lies below a level everywhere.
 
+A level must lie above trainings of other rates and lengths, in both orders of two neighbours. DP-SGD
+is lopsided: in one order a loss is at most T log(1 / (1 - q)), so a training at a larger rate q
+could never lie below one at a smaller q, whatever its noise. A level is therefore the *worse* of both
+orders of the template's training, in both orders: a little dearer in a search than the training
+itself, and far nearer to what other candidates need.
+"""
+
+import functools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import clone
@@ -8,16 +17,52 @@ from sklearn.base import clone
 from skdptune._exceptions import PricingError
 from skdptune._validation import check_instance, invalid_value
 from skdptune.accounting import PrivacyCurve
+from skdptune.accounting._mechanisms import Mechanism
+from skdptune.accounting._pair_builders import worst_pair
 from skdptune.candidates._protocol import LevelFamily
 from skdptune.candidates.nets._terms import check_relation_terms, sgd_terms
 
-__all__ = ["level_family", "with_budget"]
+__all__ = ["EitherWay", "level_family", "with_budget"]
 
-LOW, HIGH = 0.05, 1e4  # noise multipliers looked at
-_RTOL = 2e-3  # a candidate gets at most this share more noise than it needs
-_ORDERS = np.array([1.1, 1.5, 2.0, 3.0, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0])
+LOW, HIGH = 0.2, 1e4  # noise multipliers looked at
+_RTOL = 4e-3  # a candidate gets at most about this share more noise than it needs
+_ATOMS = 20_000  # of a level
+_ORDERS = np.array([2.0, 3.0, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0])
+_POINTS = 250
 _FOUND = {}
 _FOUND_LIMIT = 4096
+
+
+@dataclass(frozen=True)
+class EitherWay(Mechanism):
+    """The worse of both orders of two neighbours, at every epsilon, in both orders.
+
+    It lies above ``node``, so what is priced for it holds for ``node`` and for all below it.
+    """
+
+    node: Mechanism
+
+    def _build_pair(self):
+        pair = self.node.pair()
+        if pair is None:
+            return None
+        either = worst_pair([pair, pair.swap()])
+        span = either.losses[-1] - either.losses[0]
+        # atoms are split between grid points, which only adds to the cost: the private side
+        return either.coarsen(max(1e-4, span / _ATOMS))
+
+    def rdp(self, orders):
+        # Claimed at whole orders only: at broken ones dp_accounting's series loses its digits upwards where
+        # the noise is large, and a candidate would seem to lie above a level that it lies below.
+        orders = np.asarray(orders, dtype=float)
+        whole = np.isfinite(orders) & (orders == np.round(orders)) & (orders >= 2)
+        values = np.full(orders.shape, np.inf)
+        if whole.any():
+            values[whole] = self.node.rdp(orders[whole])
+        return values
+
+    def describe(self):
+        return f"either way of {self.node.describe()}"
 
 
 def level_family(net, n_samples, relation):
@@ -26,7 +71,8 @@ def level_family(net, n_samples, relation):
     terms = sgd_terms(net, n_samples)
 
     def curve(noise):
-        return PrivacyCurve.dp_sgd(float(noise), terms.sample_rate, terms.steps, relation=relation)
+        own = PrivacyCurve.dp_sgd(float(noise), terms.sample_rate, terms.steps, relation=relation)
+        return PrivacyCurve(EitherWay(own.node), relation)
 
     return LevelFamily(curve, LOW, HIGH, False, "noise_multiplier")
 
@@ -44,86 +90,84 @@ def with_budget(net, level, n_samples=None):
             raise invalid_value("n_samples", "given: the price of the net depends on it", n_samples)
         n_samples = net.n_samples
     sizes = {n_samples} if net.n_samples is not None else {n_samples, max(1, n_samples - 1)}
-    shapes = sorted({(t.sample_rate, t.steps) for t in (sgd_terms(net, size) for size in sizes)})
-    noise = max(_noise_for(level, rate, steps) for rate, steps in shapes)
-    for rate, steps in shapes:  # more noise costs less, but only what was verified is returned
-        if not PrivacyCurve.dp_sgd(noise, rate, steps, relation=level.relation).lies_below(level):
-            noise = max(noise, _search(level, rate, steps, start=noise))
-    return clone(net).set_params(noise_multiplier=noise)
-
-
-def _noise_for(level, rate, steps):
-    """Return a verified noise multiplier for one shape of training, remembered by value."""
-    key = (level, rate, steps)
+    shapes = tuple(sorted({(t.sample_rate, t.steps) for t in (sgd_terms(net, size) for size in sizes)}))
+    key = (level, shapes)
     if key not in _FOUND:
         if len(_FOUND) >= _FOUND_LIMIT:
             _FOUND.clear()
-        _FOUND[key] = _same_shape(level, rate, steps) or _search(level, rate, steps)
-    return _FOUND[key]
+        _FOUND[key] = _least_noise(level, shapes)
+    return clone(net).set_params(noise_multiplier=_FOUND[key])
 
 
-def _same_shape(level, rate, steps):
-    """Return the level's own noise where the level is this very training at some noise, else None."""
-    noise = getattr(level.node, "noise", None)
+def _least_noise(level, shapes):
+    """Return a noise multiplier, verified for every shape ``(rate, steps)``."""
+    start = max(_own_noise(level, *shape) or _estimate(level, *shape) for shape in shapes)
+    noise, step = start, 1e-6
+    while not all(_curve(noise, shape, level).lies_below(level) for shape in shapes):
+        noise, step = noise * (1 + step), 4 * step
+        if noise > HIGH:
+            raise _unreachable(*shapes[0])
+    return float(noise)  # verified: only such values are returned, the private side
+
+
+def _curve(noise, shape, level):
+    return PrivacyCurve.dp_sgd(noise, *shape, relation=level.relation)
+
+
+def _unreachable(rate, steps):
+    return PricingError(
+        f"the level must be reachable with a noise_multiplier of at most {HIGH:g} for sample_rate={rate:g} and "
+        f"steps={steps}; it is not. Raise the target, or train with fewer steps or smaller batches."
+    )
+
+
+def _own_noise(level, rate, steps):
+    """Return the level's own noise where the level is made of this very training, else None."""
+    node = getattr(level.node, "node", level.node)
+    noise = getattr(node, "noise", None)
     if not isinstance(noise, float) or not noise > 0:
         return None
-    twin = PrivacyCurve.dp_sgd(noise, rate, steps, relation=level.relation)
-    if twin != level and level.relation == "replace-one":
-        noise = 2 * noise  # without sampling a swap is priced as a Gaussian of half the noise
-        twin = PrivacyCurve.dp_sgd(noise, rate, steps, relation=level.relation)
-    return noise if twin == level else None
+    for guess in (noise, 2 * noise):  # a swap without sampling is priced as a Gaussian of half the noise
+        if PrivacyCurve.dp_sgd(guess, rate, steps, relation=level.relation).node == node:
+            return guess
+    return None
 
 
-def _search(level, rate, steps, start=None):
-    """Return the least noise found whose curve lies below ``level``.
-
-    Renyi divergences are quick to compare and necessary; they give the place to start from. Then only
-    whole comparisons count: upwards until one holds, and halfway back while that pays.
-    """
-
-    def below(noise):
-        return PrivacyCurve.dp_sgd(noise, rate, steps, relation=level.relation).lies_below(level)
-
-    bad = start or _renyi_start(level, rate, steps)
-    good, factor = bad, 1.0 + _RTOL / 2
-    if start is not None or not below(good):
-        while True:
-            good = bad * factor
-            if good > HIGH:
-                raise PricingError(
-                    f"the level must be reachable with a noise_multiplier of at most {HIGH:g} for sample_rate={rate:g} and "
-                    f"steps={steps}; it is not. Raise the target, or train with fewer steps or smaller batches."
-                )
-            if below(good):  # verified: only such values are returned
-                break
-            bad, factor = good, 1.0 + 2.5 * (factor - 1.0)
-        while good / bad > 1.0 + _RTOL:
-            middle = math.sqrt(good * bad)
-            if below(middle):
-                good = middle
-            else:
-                bad = middle
-    return float(good)
-
-
-def _renyi_start(level, rate, steps):
-    """Return about the least noise whose Renyi divergences lie below the level's at a few orders."""
-    wanted = level.rdp(_ORDERS)
-    if not np.isfinite(wanted).any():
-        return LOW
+def _estimate(level, rate, steps):
+    """Return about the least noise below the level, from comparisons at a few orders and epsilons."""
+    renyi, profile = _probes(level)
 
     def enough(noise):
-        curve = PrivacyCurve.dp_sgd(noise, rate, steps, relation=level.relation)
-        return bool(np.all(curve.rdp(_ORDERS) <= wanted))
+        curve = _curve(noise, (rate, steps), level)
+        if not np.all(curve.rdp(_ORDERS) <= renyi):
+            return False
+        if profile is None or curve.pair is None:
+            return True
+        sides = (curve.pair, curve.pair.swap())
+        return all(
+            np.all(side.delta(points) <= deltas * (1 + 1e-9) + 1e-34)
+            for side, (points, deltas) in zip(sides, profile, strict=True)
+        )
 
     low, high = LOW, 1.0
     while not enough(high):
-        low, high = high, 4 * high
+        low, high = high, 2 * high
         if high > HIGH:
-            return HIGH / 2
-    if enough(low):
-        return low
-    while high / low > 1.0 + _RTOL / 4:
+            raise _unreachable(rate, steps)
+    while high / low > 1.0 + _RTOL:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+@functools.lru_cache(maxsize=8)
+def _probes(level):
+    """Return the level's divergences at a few orders, and its profile at a few points, each way."""
+    if level.pair is None:
+        return level.rdp(_ORDERS), None
+    profile = []
+    for side in (level.pair, level.pair.swap()):
+        points = side.losses[side.losses >= 0]
+        points = np.append(0.0, points[:: max(1, len(points) // _POINTS)])
+        profile.append((points, side.delta(points)))
+    return level.rdp(_ORDERS), profile

@@ -1,6 +1,7 @@
 """What is priced is what is trained: rates, steps, curves, budgets."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -172,27 +173,50 @@ def test_bad_numbers_are_refused_by_name(params, message):
 def test_a_level_of_the_same_shape_gives_its_own_noise():
     net = DPNeuralNetClassifier(sample_rate=0.05, steps=40)
     family = find_adapter(net).level_family(100, "zero-out")
-    level = family.curve(1.37)
-    assert find_adapter(net).with_budget(level, 100, "zero-out").noise_multiplier == 1.37
+    assert net.privacy_curve(100) != family.curve(1.0)
+    budgeted = find_adapter(net).with_budget(family.curve(1.37), 100, "zero-out")
+    assert 1.37 <= budgeted.noise_multiplier < 1.37 * 1.0001
 
 
-@pytest.mark.parametrize("relation", ["zero-out", pytest.param("replace-one", marks=pytest.mark.slow)])
-def test_any_candidate_fits_below_one_level(relation):
-    level = PrivacyCurve.dp_sgd(2.0, 0.05, 100, relation=relation)
-    for params in ({"sample_rate": 0.02, "steps": 250}, {"sample_rate": 1.0, "steps": 4}):
-        net = DPNeuralNetClassifier(**params)
-        adapter = find_adapter(net)
-        budgeted = adapter.with_budget(level, 300, relation)
-        assert budgeted is not net and net.noise_multiplier == 1.0
-        assert budgeted.privacy_curve(300, relation).lies_below(level)
-        less = clone(budgeted).set_params(noise_multiplier=budgeted.noise_multiplier * 0.99)
-        assert not less.privacy_curve(300, relation).lies_below(level)  # not wasteful
+def test_a_level_is_the_worse_of_both_orders():
+    one = PrivacyCurve.dp_sgd(1.37, 0.05, 40)
+    level = find_adapter(DPNeuralNetClassifier(sample_rate=0.05, steps=40)).level_family(100, "zero-out").curve(1.37)
+    epsilons = np.linspace(0.0, 6.0, 25)
+    for side in (level.pair, level.pair.swap()):
+        for own in (one.pair, one.pair.swap()):
+            assert np.all(own.delta(epsilons) <= side.delta(epsilons) * (1 + 1e-12))
+    assert one.epsilon(1e-5) <= level.epsilon(1e-5) < one.epsilon(1e-5) + 1e-4
+    assert level == pickle.loads(pickle.dumps(level)) and one.lies_below(level)
+
+
+@pytest.mark.parametrize(
+    ("relation", "rate", "steps"),
+    [
+        ("zero-out", 0.1, 100),  # a larger rate: far dearer below a level in one order only
+        ("zero-out", 1.0, 4),
+        pytest.param("zero-out", 0.4, 50, marks=pytest.mark.slow),
+        pytest.param("zero-out", 0.02, 250, marks=pytest.mark.slow),
+        pytest.param("replace-one", 0.1, 100, marks=pytest.mark.slow),
+        pytest.param("replace-one", 1.0, 4, marks=pytest.mark.slow),
+    ],
+)
+def test_any_candidate_fits_below_one_level(relation, rate, steps):
+    template = DPNeuralNetClassifier(sample_rate=0.05, steps=100)
+    level = find_adapter(template).level_family(300, relation).curve(2.0)
+    net = DPNeuralNetClassifier(sample_rate=rate, steps=steps)
+    budgeted = find_adapter(net).with_budget(level, 300, relation)
+    assert budgeted is not net and net.noise_multiplier == 1.0
+    curve = budgeted.privacy_curve(300, relation)
+    assert curve.lies_below(level)
+    less = clone(budgeted).set_params(noise_multiplier=budgeted.noise_multiplier * 0.99)
+    assert not less.privacy_curve(300, relation).lies_below(level)  # not wasteful
+    assert curve.epsilon(1e-5) > 0.6 * level.epsilon(1e-5)
 
 
 def test_parts_that_differ_by_one_row_are_all_below():
-    level = PrivacyCurve.dp_sgd(2.0, 0.1, 50)
-    net = DPNeuralNetRegressor(expected_batch_size=10, steps=50)
-    budgeted = find_adapter(net).with_budget(level, 100, "zero-out")
+    template = DPNeuralNetRegressor(expected_batch_size=10, steps=50)
+    level = find_adapter(template).level_family(100, "zero-out").curve(2.0)
+    budgeted = find_adapter(template).with_budget(level, 100, "zero-out")
     for size in (99, 100):
         assert budgeted.privacy_curve(size).lies_below(level)
 

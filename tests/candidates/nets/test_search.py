@@ -113,21 +113,22 @@ def test_regressors(model):
     assert search.predict(X).shape == (120,)
 
 
-def test_a_failing_run_ranks_last():
-    class Exhausting(Small):
-        def __init__(self, n_outputs=2, width=3):
-            super().__init__(n_outputs=n_outputs, width=width)
+def test_a_failing_run_ranks_last(monkeypatch):
+    from skdptune.candidates.nets import _estimators as estimators
 
-        def forward(self, x):
-            if self.training and len(x) != 4 and self.first.out_features > 100:  # not in the dry run
-                raise torch.OutOfMemoryError("simulated")
-            return super().forward(x)
+    train = estimators.train
 
-    net = DPNeuralNetClassifier(Exhausting, steps=4, sample_rate=0.5)
+    def exhausting(net, module, *args, **kwargs):
+        if module.first.out_features > 100:
+            raise torch.OutOfMemoryError("simulated")
+        return train(net, module, *args, **kwargs)
+
+    monkeypatch.setattr(estimators, "train", exhausting)
+    net = DPNeuralNetClassifier(Small, steps=4, sample_rate=0.5)
     search = PrivateRandomSearchCV(net, {"module__width": [3, 101]}, n_iter=Fixed(12)).fit(X, Y)
     assert search.best_params_ == {"module__width": 3}
     broken = PrivateRandomSearchCV(net, {"module__width": [101]}, n_iter=Fixed(2))
-    with pytest.raises(AllRunsFailedError):
+    with pytest.raises(AllRunsFailedError, match="OutOfMemoryError"):
         broken.fit(X, Y)
     assert broken.privacy_spent_.epsilon(1e-4) > 0
 
