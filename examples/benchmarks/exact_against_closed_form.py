@@ -20,7 +20,7 @@ from skdptune.run_counts import TruncatedNegativeBinomial
 
 TOTAL, DELTA = 2.0, 0.0
 RUN_COUNT = TruncatedNegativeBinomial(mean=10, eta=2)
-SPACE = {"n_estimators": [5, 10, 20, 40], "max_depth": [3, 5, 8, 12]}
+SPACE = {"n_estimators": [5, 10, 20], "max_depth": [3, 5, 8]}
 
 
 def accuracy(epsilon, seed):
