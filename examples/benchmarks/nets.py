@@ -32,7 +32,7 @@ from skdptune.run_counts import Fixed
 warnings.filterwarnings("ignore", message="Full backward hook is firing")
 warnings.filterwarnings("ignore", message="Secure RNG turned off")
 warnings.filterwarnings("ignore", category=PublicSeedWarning)
-FASHION = Path("/usr/share/datasets/fashion-mnist")  # Debian's dataset-fashion-mnist
+FASHION = Path(os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))  # Debian's dataset-fashion-mnist
 BATCH = 256
 
 

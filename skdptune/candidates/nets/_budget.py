@@ -58,11 +58,16 @@ class EitherWay(Mechanism):
         whole = np.isfinite(orders) & (orders == np.round(orders)) & (orders >= 2)
         values = np.full(orders.shape, np.inf)
         if whole.any():
-            values[whole] = self.node.rdp(orders[whole])
+            values[whole] = _divergences(self.node, tuple(orders[whole].tolist()))
         return values
 
     def describe(self):
         return f"either way of {self.node.describe()}"
+
+
+@functools.lru_cache(maxsize=256)
+def _divergences(node, orders):
+    return node.rdp(np.array(orders))
 
 
 def level_family(net, n_samples, relation):
@@ -101,12 +106,12 @@ def with_budget(net, level, n_samples=None):
 
 def _least_noise(level, shapes):
     """Return a noise multiplier, verified for every shape ``(rate, steps)``."""
-    start = max(_own_noise(level, *shape) or _estimate(level, *shape) for shape in shapes)
-    noise, step = start, 1e-6
-    while not all(_curve(noise, shape, level).lies_below(level) for shape in shapes):
+    dearest = max(shapes)  # the largest rate; all are verified
+    noise, step = _own_noise(level, *dearest) or _estimate(level, *dearest), 1e-6
+    while not all(_curve(noise, shape, level).lies_below(level) for shape in reversed(shapes)):
         noise, step = noise * (1 + step), 4 * step
         if noise > HIGH:
-            raise _unreachable(*shapes[0])
+            raise _unreachable(*dearest)
     return float(noise)  # verified: only such values are returned, the private side
 
 
@@ -134,30 +139,44 @@ def _own_noise(level, rate, steps):
 
 
 def _estimate(level, rate, steps):
-    """Return about the least noise below the level, from comparisons at a few orders and epsilons."""
+    """Return about the least noise below the level, from comparisons at a few orders and epsilons.
+
+    Divergences at whole orders are quick and necessary: they bracket the answer from below.
+    """
     renyi, profile = _probes(level)
 
-    def enough(noise):
-        curve = _curve(noise, (rate, steps), level)
-        if not np.all(curve.rdp(_ORDERS) <= renyi):
-            return False
-        if profile is None or curve.pair is None:
-            return True
-        sides = (curve.pair, curve.pair.swap())
-        return all(
+    def renyi_below(noise):
+        return bool(np.all(_curve(noise, (rate, steps), level).rdp(_ORDERS) <= renyi))
+
+    def profile_below(noise):
+        pair = _curve(noise, (rate, steps), level).pair
+        return pair is None or all(
             np.all(side.delta(points) <= deltas * (1 + 1e-9) + 1e-34)
-            for side, (points, deltas) in zip(sides, profile, strict=True)
+            for side, (points, deltas) in zip((pair, pair.swap()), profile, strict=True)
         )
 
     low, high = LOW, 1.0
-    while not enough(high):
+    while not renyi_below(high):
         low, high = high, 2 * high
         if high > HIGH:
             raise _unreachable(rate, steps)
+    low, high = _bisect(renyi_below, low, high)
+    if profile is None or profile_below(high):
+        return high
+    low, factor = high, 1.0 + 2 * _RTOL
+    while not profile_below(low * factor):
+        low, factor = low * factor, 1.0 + 2 * (factor - 1.0)
+        if low > HIGH:
+            raise _unreachable(rate, steps)
+    return _bisect(profile_below, low, low * factor)[1]
+
+
+def _bisect(holds, low, high):
+    """Narrow ``(low, high)``, of which only ``high`` holds, on a log scale."""
     while high / low > 1.0 + _RTOL:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
 
 
 @functools.lru_cache(maxsize=8)

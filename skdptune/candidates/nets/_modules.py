@@ -25,7 +25,7 @@ class TemperedSigmoid(nn.Module):
 
     References
     ----------
-    Papernot, Thakurta, Song, Chien and Erlingsson, arXiv 2007.14191v1, section 3.
+    Papernot, Thakurta, Song, Chien and Erlingsson, arXiv 2007.14191v1.
 
     Examples
     --------

@@ -21,8 +21,8 @@ class LinearDecay:
 
     References
     ----------
-    Abadi et al., arXiv 1607.00133v2, section 5.3: the learning rate falls linearly over the first
-    epochs and is constant after them.
+    Abadi et al., arXiv 1607.00133v2, section 3.3: a learning rate that starts high falls
+    linearly over a few epochs and is constant after them.
 
     Examples
     --------

@@ -32,19 +32,18 @@ def dp_sgd_search_space(n_samples, *, epsilon=None, epochs=(5, 10, 20, 40), norm
 
     Notes
     -----
-    - Lots near the square root of n, and somewhat above: Abadi et al. [1]_, section 5.
-    - As many epochs as lots make an epoch, of that order: [1]_, section 3.3; long trainings pay off as
-      noise for each step grows with the root of their number only.
-    - A learning rate that starts high, falls linearly over some epochs and then stays: [1]_, section 5.3.
-    - The step that a clipped gradient makes is at most ``lr * norm``: below a norm that clips most rows the two act
-      only as a product, so rates are searched as ``rate / norm`` ([2]_, sections 3 and 4; [3]_, which
-      fixes the norm and scales rate times steps linearly with epsilon).
+    - Lots near the square root of n, and somewhat above; epochs of the order of the number of lots in one; a
+      learning rate that starts high, falls linearly over a few epochs and then stays: Abadi et al. [1]_,
+      section 3.3.
+    - The step that a clipped gradient makes is at most ``lr * norm``. Where the norm clips most rows the two act only
+      as a product ([2]_), so a small norm is kept and the rate searched: rates are listed as step / norm.
+    - Long steps need budget: the best product of rate and steps grows with epsilon ([3]_).
 
     References
     ----------
     .. [1] Abadi et al., arXiv 1607.00133v2.
-    .. [2] Mohapatra, Sasy, He, Kamath and Thakkar, arXiv 2111.04906v3.
-    .. [3] Panda, Tang, Mahloujifar, Sehwag and Mittal, arXiv 2212.04486v3.
+    .. [2] Mohapatra, Sasy, He, Kamath and Thakkar, arXiv 2111.04906v1.
+    .. [3] Panda, Tang, Mahloujifar, Sehwag and Mittal, ICML 2024, arXiv 2212.04486.
 
     Examples
     --------

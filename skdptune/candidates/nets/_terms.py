@@ -124,7 +124,7 @@ def _rate(net, n_samples):
     if net.sample_rate is not None:
         return check_real("sample_rate", net.sample_rate, low=0, low_open=True, high=1)
     if net.expected_batch_size is None:
-        size = math.sqrt(n_samples)  # arXiv 1607.00133v2, section 5: lots near the root of n
+        size = math.sqrt(n_samples)  # arXiv 1607.00133v2, section 3.3: lots near the root of n
     else:
         size = check_real("expected_batch_size", net.expected_batch_size, low=0, low_open=True)
     return min(1.0, size / n_samples)
