@@ -11,7 +11,10 @@ import os
 from skdptune._exceptions import BudgetExceededError, InvalidParameterError
 from skdptune._validation import check_real, invalid_type
 
-__all__ = ["AccountantHandle", "as_ledger"]
+__all__ = ["AccountantHandle", "as_ledger", "for_pickling"]
+
+# In a forked child every object made before the fork is a copy: charging it would count into nowhere.
+_BORN_IN = os.getpid()
 
 
 class AccountantHandle:
@@ -152,7 +155,25 @@ def as_ledger(ledger):
     if ledger is None or callable(getattr(ledger, "charge", None)):
         return ledger
     if callable(getattr(ledger, "check", None)) and callable(getattr(ledger, "spend", None)):
+        if os.getpid() != _BORN_IN:
+            _refuse_elsewhere()
         return AccountantHandle(ledger)
     raise invalid_type(
         "ledger", "None, a ledger with charge(), or a diffprivlib BudgetAccountant", ledger
     )
+
+
+def for_pickling(ledger):
+    """Return what a copy of a search may carry of its ledger: nothing that spends elsewhere.
+
+    A ledger that is the same budget in every process (a file, a server) says so with a true attribute
+    ``shared_across_processes`` and travels as it is.
+
+    Examples
+    --------
+    >>> for_pickling(None) is None
+    True
+    """
+    if ledger is None or getattr(ledger, "shared_across_processes", False):
+        return ledger
+    return _Detached()

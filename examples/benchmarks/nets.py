@@ -136,7 +136,7 @@ def search(arguments):
     a = time.perf_counter() - start
     n_train = int(0.8 * len(X))
     b = sum(opacus_loop(X[:n_train], y[:n_train], steps) for _ in range(tries))
-    print(f"{tries} tries of {steps} steps: search at n_jobs=2 {a:.1f} s, serial Opacus loop {b:.1f} s, {b / a:.2f} times")
+    print(f"{tries} tries of {steps} steps: search at n_jobs=2 {a:.1f} s, serial loop {b:.1f} s, {b / a:.2f} times")
 
 
 def gpu(arguments):
@@ -156,7 +156,8 @@ def gpu(arguments):
             start = time.perf_counter()
             parallel(delayed(ours)(X, y, steps, device) for _ in range(2 * count))
             rate = 120 * count / (time.perf_counter() - start)
-        print(f"{device}: {count} concurrent runs: {rate:.1f} candidates per minute, {rate * serial / 60:.1f} times serial")
+        gain = rate * serial / 60
+        print(f"{device}: {count} concurrent runs: {rate:.1f} candidates per minute, {gain:.1f} times serial")
 
 
 def mnist(arguments):

@@ -14,6 +14,7 @@ from skdptune.candidates._seeding import (
     isolated_global_generators,
     quick_clone,
     random_state_names,
+    refuse_hidden_seeds,
     strip_seeds,
 )
 
@@ -90,7 +91,8 @@ class RdpStatement:
         self._estimator = quick_clone(estimator) if hasattr(estimator, "get_params") else estimator
         if first != self.probe(self._estimator):
             raise _bad_curve(estimator, "two calls disagree", "make it a function of parameters alone")
-        self._key = (_class_path(estimator), first)
+        # Agreement at finitely many orders is not equality: the parameters that may matter are compared too.
+        self._key = (_class_path(estimator), _cost_params(estimator), first)
 
     @staticmethod
     def probe(estimator):
@@ -116,6 +118,25 @@ class RdpStatement:
 
 _STATED = {}
 _STATED_LIMIT = 4096
+_SIMPLE = (type(None), bool, int, float, str)
+
+
+def _cost_params(estimator):
+    """Return the parameters that may change the cost as a hashable value, or None if they are not plain."""
+    if not hasattr(estimator, "get_params"):
+        return ()
+    params = estimator.get_params(deep=True)
+    declared = getattr(estimator, "privacy_params", None)
+    if declared is not None and not isinstance(declared, str):
+        params = {name: params[name] for name in declared if name in params}
+    named = []
+    for name in sorted(params):
+        if name == "random_state" or name.endswith("__random_state"):
+            continue
+        if not isinstance(params[name], _SIMPLE):
+            return None
+        named.append((name, type(params[name]).__name__, params[name]))
+    return tuple(named)
 
 
 def _stated_rdp(estimator, relation):
@@ -123,8 +144,10 @@ def _stated_rdp(estimator, relation):
 
     Every call evaluates the estimator's own function at the probe orders: nothing is assumed of it.
     """
-    values = RdpStatement.probe(estimator)
-    key = (type(estimator), values, relation)
+    params = _cost_params(estimator)
+    if params is None:
+        return PrivacyCurve.from_rdp_function(RdpStatement(estimator), relation=relation)
+    key = (type(estimator), params, RdpStatement.probe(estimator), relation)
     if key not in _STATED:
         if len(_STATED) >= _STATED_LIMIT:
             _STATED.clear()
@@ -165,9 +188,8 @@ def _checked(estimator, orders, values):
         )
     if np.isnan(values).any():
         raise _bad_curve(estimator, "nan came", "return inf where no bound is known")
-    if (values < -_TINY).any():
-        raise _bad_curve(estimator, f"{values.min():g} came", "check the formula")
-    values = np.maximum(values, 0.0)  # rounded up: the private side
+    if (values < 0).any():  # also by rounding: what is true of the value is not known
+        raise _bad_curve(estimator, f"{values.min():g} came", "check the formula, or round it up")
     rank = np.argsort(orders, kind="stable")
     climbing = np.maximum.accumulate(values[rank])
     with np.errstate(invalid="ignore"):
@@ -259,6 +281,7 @@ class NativeAdapter(CandidateAdapter):
                 f"{self.name} must be a scikit-learn estimator; it has no get_params: derive it from "
                 "sklearn.base.BaseEstimator."
             )
+        refuse_hidden_seeds(self.estimator)
 
     def privacy_curve(self, n_samples, relation):
         if hasattr(self.estimator, "privacy_curve"):

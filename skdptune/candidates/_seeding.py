@@ -17,6 +17,8 @@ import threading
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from skdptune._exceptions import CandidateRefusedError
+
 __all__ = [
     "RunRandomState",
     "clear_random_states",
@@ -24,6 +26,7 @@ __all__ = [
     "isolated_global_generators",
     "quick_clone",
     "random_state_names",
+    "refuse_hidden_seeds",
     "set_random_states",
     "strip_seeds",
 ]
@@ -179,6 +182,67 @@ def set_random_states(estimator, seed):
         fresh = RunRandomState(entropy_for(seed, "random_state", name))
         estimator.set_params(**{name: fresh})
     return estimator
+
+
+_SEED_NAMES = frozenset({"seed", "rng", "generator", "random_seed", "bit_generator"})
+_GENERATORS_TYPES = (
+    np.random.RandomState,
+    np.random.Generator,
+    np.random.BitGenerator,
+    np.random.SeedSequence,
+    random.Random,
+)
+
+
+def refuse_hidden_seeds(estimator):
+    """Refuse randomness that a run could not replace: it would repeat in every run and could be published.
+
+    Raises
+    ------
+    CandidateRefusedError
+        For a generator in a parameter that is not called ``random_state``, a parameter called ``seed``, ``rng``
+        or the like that is set, and seeded estimators inside lists, tuples or dicts of parameters.
+
+    Examples
+    --------
+    >>> from sklearn.kernel_approximation import RBFSampler
+    >>> refuse_hidden_seeds(RBFSampler(random_state=3))
+    """
+    replaced = set(random_state_names(estimator))
+    for name, value in estimator.get_params(deep=True).items():
+        if name in replaced:
+            continue
+        last = name.rpartition("__")[2]
+        if isinstance(value, _GENERATORS_TYPES) or (last in _SEED_NAMES and value is not None):
+            _refuse_seed(estimator, name, "a seed or generator that every run would share")
+        if isinstance(value, (list, tuple, dict)) and not name.endswith("steps") and _holds_seed(value):
+            _refuse_seed(estimator, name, "a seeded estimator or generator inside a container")
+
+
+def _refuse_seed(estimator, name, what):
+    raise CandidateRefusedError(
+        f"{name} of {type(estimator).__name__} must not hold {what}: its noise would repeat. Leave it None, and "
+        "draw from a parameter called random_state, which every run replaces."
+    )
+
+
+def _holds_seed(value, depth=4):
+    if isinstance(value, _GENERATORS_TYPES):
+        return True
+    if depth == 0:
+        return False
+    if isinstance(value, dict):
+        return any(_holds_seed(item, depth - 1) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_holds_seed(item, depth - 1) for item in value)
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        params = value.get_params(deep=True)
+        names = set(random_state_names(value))
+        return any(
+            v is not None and (n in names or n.rpartition("__")[2] in _SEED_NAMES or isinstance(v, _GENERATORS_TYPES))
+            for n, v in params.items()
+        )
+    return False
 
 
 def clear_random_states(estimator):

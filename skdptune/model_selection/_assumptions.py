@@ -34,6 +34,8 @@ def assumptions_of(terms, *, noise, class_source, adapters, seeded, level):
     if relation != "add-remove":
         shown = "" if n_samples is None else f" ({n_samples})"
         sentences.append(f"The number of rows{shown} is public.")
+    else:
+        sentences.append("The number of rows is private: it enters no candidate's noise, sampling rate or steps.")
     sentences += [
         "Every person contributes one row.",
         "Column names, their number and types are public.",
@@ -61,7 +63,10 @@ def _scoring(noise, scorer_name):
             f"The validation rows (scored by {scorer_name}, without noise) are public: none of them, and nothing "
             "about them, comes from the private rows or the people in them."
         ]
-    return [f"Each run's score ({scorer_name}) carries exact integer noise: {noise!r}."]
+    return [
+        f"Each run's score ({scorer_name}) carries exact integer noise: {noise!r}.",
+        "What a model predicts for a row depends on that row alone.",
+    ]
 
 
 def _release(refit, level, seeded):

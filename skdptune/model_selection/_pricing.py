@@ -11,6 +11,8 @@ Rows of different kinds never meet in one record, so the search costs the *worse
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from skdptune._exceptions import CandidateRefusedError, PricingError, UnreachableTargetError
 from skdptune._validation import check_real, invalid_value
 from skdptune.accounting import PrivacyCurve, best_of
@@ -35,14 +37,17 @@ class Quote:
         With a target: the curve below which every candidate is calibrated.
     priced : frozenset of PrivacyCurve
         Without a target: the curves of one training that the price covers.
+    refits : frozenset of PrivacyCurve
+        Likewise for the training on all rows.
     """
 
     spent: PrivacySpent
     noise: object
     level: PrivacyCurve | None
     priced: frozenset
+    refits: frozenset = frozenset()
 
-    def check_covers(self, curve, name):
+    def check_covers(self, curve, name, refit=False):
         """Refuse a drawn candidate that the price does not cover, before its fit.
 
         Raises
@@ -52,7 +57,7 @@ class Quote:
         if self.level is not None:
             covered = curve.lies_below(self.level)
         else:
-            covered = curve in self.priced
+            covered = curve in (self.refits if refit else self.priced)
         if not covered:
             raise CandidateRefusedError(
                 f"a drawn {name} has another privacy curve than those that were priced, so the search was "
@@ -103,14 +108,15 @@ def quote(terms, *, target_epsilon=None, delta=None, describe=None):
         level = None
         priced = frozenset(curve for curve, _ in trainings)
         spent, noise = _price(terms, trainings, refits)
+        covered_refits = frozenset(refits)
     else:
         level = _solve_level(terms, adapter, target_epsilon, delta)
         adapters = [adapter]
-        priced = frozenset()
+        priced = covered_refits = frozenset()
         spent, noise = _price_level(terms, level)
     assumptions = describe(noise, adapters, level) if describe else ()
     spent = PrivacySpent(**{**_fields(spent), "assumptions": tuple(assumptions)})
-    return Quote(spent=spent, noise=noise, level=level, priced=priced)
+    return Quote(spent=spent, noise=noise, level=level, priced=priced, refits=covered_refits)
 
 
 def _fields(spent):
@@ -126,18 +132,29 @@ def _enumerate(terms, base):
         adapter.check(terms.relation)
         adapters.append(adapter)
         curve = training_curve(adapter, sizes, terms.relation)
+        if curve not in trainings and not _has_price(curve):
+            raise CandidateRefusedError(
+                f"param_distributions has a setting whose single run has no finite cost, {setting!r}: no price holds "
+                "for a search that may draw it. Take it out, or give it more noise."
+            )
         trainings[curve] = trainings.get(curve, 0.0) + weight
         if terms.refit is True:
             refits[training_curve(adapter, (terms.n_samples,), terms.relation)] = None
     return list(trainings.items()), list(refits), adapters
 
 
+def _has_price(curve):
+    """Return whether some epsilon or Renyi divergence of the curve is finite."""
+    return bool(np.isfinite(curve.rdp([1.5])[0]) or np.isfinite(curve.epsilon(0.1)))
+
+
 def training_curve(adapter, sizes, relation):
     """Return the cost of one training on a part of any of ``sizes`` rows: the worst of them."""
     curves = [adapter.privacy_curve(size, relation) for size in sizes]
     if relation == "add-remove":
-        other = adapter.privacy_curve(2 * max(sizes) + 1, relation)
-        if any(curve != other for curve in curves):
+        # A function that sees n can only be probed; that n enters nowhere is a listed assumption.
+        others = {adapter.privacy_curve(n, relation) for n in (1, 2, 17, 1000, 100_003, *(s + 1 for s in sizes))}
+        if len(others | set(curves)) > 1:
             raise CandidateRefusedError(
                 f"{adapter.name} has a cost that depends on the number of rows, which is private under "
                 "relation='add-remove'. Give it a cost that does not (an explicit sample_rate, say), or use "

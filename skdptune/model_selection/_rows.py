@@ -16,7 +16,7 @@ __all__ = ["check_public_rows", "check_rows", "label_set", "number_of_rows", "re
 
 # Rows that mostly repeat (few categories) coincide by chance; only rows that are mostly distinct are
 # compared with the public ones.
-_DISTINCT_SHARE = 0.5
+_DISTINCT_SHARE = 0.2
 
 
 def number_of_rows(X):
@@ -58,24 +58,27 @@ def check_rows(search, X, y):
     if isinstance(X, dict) and not issparse(X):
         raise invalid_type("X", "one array-like of shape (n_samples, n_features)", X)
     framed = hasattr(X, "columns")
+    textual = tags.string or isinstance(search.estimator, Pipeline)  # a pipeline may start with columns of text
+    quoted = False
     try:
         checked = check_array(
             X,
             accept_sparse=tags.sparse,
-            # A pipeline may start with columns of strings; frames keep their own types.
-            dtype=None if framed or tags.string or isinstance(search.estimator, Pipeline) else "numeric",
+            dtype=None if textual else "numeric",
             ensure_all_finite=not tags.allow_nan,
             allow_nd=tags.three_d_array,
             input_name="X",
             estimator=type(search).__name__,
         )
     except ValueError as error:
-        if "could not convert" in str(error):  # that message quotes a private cell
-            raise InvalidParameterError(
-                "X must be numeric; it holds text. Encode its columns with public categories, or pass a frame to "
-                "a pipeline that does."
-            ) from None
-        raise
+        if "could not convert" not in str(error):
+            raise
+        quoted = True  # that message quotes a private cell: it must not hang on ours
+    if quoted:
+        raise InvalidParameterError(
+            "X must be numeric; it holds text. Encode its columns with public categories, or pass a frame to a "
+            "pipeline that does."
+        )
     validate_data(search, X if framed else checked, skip_check_array=True)
     if y is None:
         raise InvalidParameterError(
@@ -114,7 +117,7 @@ def label_set(search, y):
         raise invalid_type("classes", "a list of labels of one kind", search.classes) from None
     if declared.ndim != 1 or classes.size < 1 or classes.size != declared.size:
         raise invalid_value("classes", "a non-empty list of distinct labels", search.classes)
-    if not np.isin(y, classes).all():
+    if not _all_known(y, classes):
         raise InvalidParameterError(
             "classes must hold every label of y; y has a label that was not declared. Declare it, or map the "
             "labels of y to the declared ones before the search."
@@ -122,7 +125,15 @@ def label_set(search, y):
     return classes
 
 
-def check_public_rows(X, y, X_public, y_public):
+def _all_known(labels, known):
+    """Return whether every label is a known one; text is never equal to a number."""
+    labels, known = np.asarray(labels), np.asarray(known)
+    if (labels.dtype.kind in "US") != (known.dtype.kind in "US") and "O" not in (labels.dtype.kind, known.dtype.kind):
+        return False
+    return bool(np.isin(labels, known).all())
+
+
+def check_public_rows(search, X, y, X_public, y_public):
     """Check the public validation rows against the schema of the private ones.
 
     Raises
@@ -134,14 +145,31 @@ def check_public_rows(X, y, X_public, y_public):
         raise InvalidParameterError(
             "X_public and y_public must be given together; got only one of them. Pass both, or neither."
         )
+    tags = get_tags(search.estimator).input_tags
     checked = check_array(
-        X_public, accept_sparse=True, dtype=None, ensure_all_finite=False, allow_nd=True, input_name="X_public"
+        X_public,
+        accept_sparse=tags.sparse,
+        dtype=None,
+        ensure_all_finite=not tags.allow_nan,
+        allow_nd=tags.three_d_array,
+        input_name="X_public",
     )
     y_public = column_or_1d(y_public)
     check_consistent_length(checked, y_public)
     if checked.shape[1:] != np.shape(X)[1:]:
         raise InvalidParameterError(
             f"X_public must have the columns of X, {np.shape(X)[1]}; got {checked.shape[1]}."
+        )
+    names, public = getattr(X, "columns", None), getattr(X_public, "columns", None)
+    if (names is None) != (public is None) or (names is not None and list(names) != list(public)):
+        raise InvalidParameterError(
+            "X_public must have the columns of X, by name and in the same order; the two differ. Pass both as frames "
+            "with the same columns, or both as arrays."
+        )
+    known = y if search.classes is None else search.classes
+    if is_classifier(search.estimator) and not _all_known(y_public, known):
+        raise InvalidParameterError(
+            "y_public must hold labels of the label set of y (same type, too); it has others. Map its labels first."
         )
     if _overlap(X, y, checked, y_public):
         raise InvalidParameterError(
@@ -179,9 +207,18 @@ def _row_keys(X, y):
     rows = np.asarray(X)
     rows = rows.reshape(len(rows), -1)
     if rows.dtype != object and np.issubdtype(rows.dtype, np.number):
-        rows = np.ascontiguousarray(rows, dtype=np.float64)
-        return [(row.tobytes(), str(label)) for row, label in zip(rows, y, strict=True)]
-    return [(tuple(map(str, row)), str(label)) for row, label in zip(rows, y, strict=True)]
+        # in single precision and without the sign of zero, so that a converted copy is still a copy
+        with np.errstate(over="ignore"):
+            rows = np.ascontiguousarray(rows, dtype=np.float32) + np.float32(0)
+        return [(row.tobytes(), _label_key(label)) for row, label in zip(rows, y, strict=True)]
+    return [(tuple(map(str, row)), _label_key(label)) for row, label in zip(rows, y, strict=True)]
+
+
+def _label_key(label):
+    try:
+        return float(label)
+    except (TypeError, ValueError):
+        return str(label)
 
 
 def refuse_fit_params(fit_params):

@@ -8,26 +8,34 @@ Everything in this module is for the curator. What may leave is decided in one p
 object itself never travels.
 """
 
+import concurrent.futures.process
 import contextlib
+import ctypes
 import io
 import itertools
 import logging
 import math
 import os
+import re
 import shutil
+import sys
 import tempfile
 import threading
+import time
 import traceback
 import warnings
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdptune._exceptions import RunFailedError
+from skdptune._validation import check_integer, invalid_type, invalid_value
 from skdptune.candidates import find_adapter
 from skdptune.candidates._seeding import RunRandomState, entropy_for, isolated_global_generators
+from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._pricing import training_curve
 from skdptune.model_selection._rows import number_of_rows
 from skdptune.model_selection._space import with_settings
@@ -62,6 +70,8 @@ class RunRecord:
         For the curator: the type of the error, never its text.
     trace : str or None
         For the curator, and only when debugging was switched on.
+    position : int or None
+        For the curator: which task this was. It is never compared and never published.
     """
 
     score: float
@@ -70,6 +80,7 @@ class RunRecord:
     model: object = field(default=None, repr=False)
     failure: str | None = None
     trace: str | None = field(default=None, repr=False)
+    position: int | None = field(default=None, repr=False)
 
     @property
     def rank(self):
@@ -149,7 +160,7 @@ def draw_run(plan, seed):
     return settings, adapter
 
 
-def one_run(plan, data, seed):
+def one_run(plan, data, seed, position=None):
     """Train and score one candidate; never raises for anything the candidate does.
 
     Parameters
@@ -169,12 +180,12 @@ def one_run(plan, data, seed):
         with _quiet_worker(data.parent_pid), isolated_global_generators(child_seed(seed, "global")):
             score, model = _train_and_score(plan, data, adapter, seed)
         if not math.isfinite(score):
-            return RunRecord(-math.inf, mark, None, failure="NonFiniteScore")
-        return RunRecord(score, mark, settings, model)
-    except Exception as error:
+            return RunRecord(-math.inf, mark, None, failure="NonFiniteScore", position=position)
+        return RunRecord(score, mark, settings, model, position=position)
+    except (Exception, SystemExit) as error:
         # Whatever a candidate raises ranks last. Its text may quote rows, so only its type travels.
         trace = traceback.format_exc() if plan.debug else None
-        return RunRecord(-math.inf, mark, None, failure=type(error).__name__, trace=trace)
+        return RunRecord(-math.inf, mark, None, failure=type(error).__name__, trace=trace, position=position)
 
 
 def _mark(seed):
@@ -192,7 +203,7 @@ def _train_and_score(plan, data, adapter, seed):
         # Only what the curve covers is scored: the trained object may know more than it may publish.
         model = adapter.publish(fitted)
         if plan.public_scorer is None:
-            total += plan.scorer.count(model, *held_out)  # exact integers: pooled before any noise
+            total += total_count(plan.scorer, model, *held_out, plan.classes)  # exact integers: pooled before any noise
     kept = model if plan.keep_model else None
     if plan.public_scorer is not None:
         return float(plan.public_scorer(model, data.X_public, data.y_public)), kept
@@ -200,6 +211,38 @@ def _train_and_score(plan, data, adapter, seed):
         total, plan.n_scored, plan.quote.noise, child_seed(seed, "score"), multiplicity=data.multiplicity
     )
     return float(score), kept
+
+
+def total_count(scorer, model, X, y, classes):
+    """Return ``scorer.count(model, X, y)``; a row on which the model raises scores worst, by itself.
+
+    Whether a run fails must not depend on a row. If the batch raises, the model is asked about made-up rows:
+    if it raises on all of them it is broken, whatever the rows, and the run fails; if not, the rows are
+    scored one by one.
+    """
+    try:
+        return scorer.count(model, X, y)
+    except Exception:
+        _refuse_broken(scorer, model, X, classes)
+    total = 0
+    for i in range(number_of_rows(X)):
+        with contextlib.suppress(Exception):  # this row alone scores nothing
+            total += scorer.count(model, _safe_indexing(X, [i]), _safe_indexing(y, [i]))
+    return total
+
+
+def _refuse_broken(scorer, model, X, classes):
+    """Raise if the model cannot be scored on any made-up row; no value of X is used."""
+    blank = placeholder_like(X)
+    label = np.zeros(1) if classes is None else classes[:1]
+    failure = None
+    for shift in (0, 1, 0.5):
+        try:
+            scorer.count(model, blank if shift == 0 else blank + shift, label)
+            return
+        except Exception as error:
+            failure = error
+    raise failure
 
 
 @dataclass(frozen=True)
@@ -240,7 +283,11 @@ class RunData:
 
 
 class _Quiet:
-    """Process-wide silence with a count of those who want it: searches may nest and run in threads."""
+    """Process-wide silence with a count of those who want it: searches may nest and run in threads.
+
+    Covers warnings, Python's streams, logging (unless the curator is debugging) and whatever compiled code
+    writes to file descriptors 1 and 2.
+    """
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -254,6 +301,10 @@ class _Quiet:
                 self._stack = contextlib.ExitStack()
                 self._stack.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
+                if not debugging():
+                    self._stack.callback(logging.disable, logging.root.manager.disable)
+                    logging.disable(logging.CRITICAL)
+                self._stack.enter_context(_muted_descriptors())
                 self._stack.enter_context(contextlib.redirect_stdout(_Sink()))
                 self._stack.enter_context(contextlib.redirect_stderr(_Sink()))
 
@@ -263,6 +314,35 @@ class _Quiet:
             if self._count == 0:
                 self._stack.close()
                 self._stack = None
+
+
+@contextlib.contextmanager
+def _muted_descriptors():
+    """Point descriptors 1 and 2 to nowhere; C buffers are emptied before and after."""
+    flush = _flush_c
+    saved = []
+    try:
+        flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (1, 2):
+            with contextlib.suppress(OSError):  # closed, as under some services
+                saved.append((descriptor, os.dup(descriptor)))
+                os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+        yield
+    finally:
+        flush()
+        for descriptor, copy in saved:
+            os.dup2(copy, descriptor)
+            os.close(copy)
+
+
+def _flush_c():
+    with contextlib.suppress(Exception):
+        ctypes.CDLL(None).fflush(None)
 
 
 _quiet = _Quiet()
@@ -287,6 +367,33 @@ def _quiet_worker(parent_pid):
         return
     with quiet():
         yield
+
+
+_DISPATCH = re.compile(r"(\d+(\.\d+)?\s*\*\s*)?n_jobs(\s*\*\s*\d+(\.\d+)?)?|[1-9]\d*")
+
+
+def check_engine(search):
+    """Check what only the runs use, so that nothing is charged before it is known to be right.
+
+    Raises
+    ------
+    InvalidParameterError, InvalidTypeError
+    """
+    if search.n_jobs is not None and check_integer("n_jobs", search.n_jobs) == 0:
+        raise invalid_value("n_jobs", "None or an integer other than 0", search.n_jobs)
+    if not isinstance(search.verbose, (bool, int, np.integer)) or search.verbose < 0:
+        raise invalid_value("verbose", "an integer of 0 or more", search.verbose)
+    pre = search.pre_dispatch
+    if isinstance(pre, str):
+        if pre != "all" and not _DISPATCH.fullmatch(pre.strip()):
+            expected = "'all', a positive integer, or an expression such as '2*n_jobs'"
+            raise invalid_value("pre_dispatch", expected, pre)
+    elif pre is not None:
+        check_integer("pre_dispatch", pre, low=1)
+    state = search.random_state
+    known = state is None or isinstance(state, (int, np.integer, np.random.RandomState))
+    if not known or isinstance(state, bool):
+        raise invalid_type("random_state", "None, an integer or a numpy RandomState", state)
 
 
 class Runner:
@@ -315,8 +422,9 @@ class Runner:
             If a drawn candidate is not covered by the price, or a run failed and ``raise_failures``.
         """
         best = None
-        with _private_folder() as folder, quiet():
+        with _Progress(self.verbose) as progress, _private_folder() as folder, quiet():
             for record in self._records(plan, data, seeds, folder):
+                progress.step()
                 if record.failure is not None:
                     _tell_curator(record)
                     if raise_failures:
@@ -335,25 +443,89 @@ class Runner:
             return work()
 
     def _records(self, plan, data, seeds, folder):
-        options = {
-            "n_jobs": self.n_jobs,
-            "pre_dispatch": self.pre_dispatch,
-            "verbose": self.verbose,
-            "temp_folder": folder,
-        }
+        options = {"n_jobs": self.n_jobs, "pre_dispatch": self.pre_dispatch, "temp_folder": folder}
         try:
-            parallel = Parallel(return_as="generator_unordered", **options)
-        except ValueError:
-            yield from self._in_blocks(plan, data, seeds, options)
-            return
-        yield from parallel(delayed(one_run)(plan, data, seed) for seed in seeds)
+            Parallel(return_as="generator_unordered", **options)
+            stream = True
+        except ValueError:  # this backend cannot
+            stream = False
+        waiting, outstanding = iter(enumerate(seeds)), set()
 
-    def _in_blocks(self, plan, data, seeds, options):
-        """Serve backends that cannot stream: a block at a time, so that memory stays flat."""
-        seeds = iter(seeds)
-        with Parallel(**options) as parallel:
-            while block := list(itertools.islice(seeds, self.BLOCK)):
-                yield from parallel(delayed(one_run)(plan, data, seed) for seed in block)
+        def tasks(limit=None):
+            for position, seed in itertools.islice(waiting, limit):
+                outstanding.add(position)
+                yield delayed(one_run)(plan, data, seed, position)
+
+        more = True
+        while more:
+            try:
+                if stream:
+                    more = False
+                    records = Parallel(return_as="generator_unordered", **options)(tasks())
+                else:
+                    # A block at a time, so that memory stays flat.
+                    records = Parallel(**options)(tasks(self.BLOCK))
+                    more = bool(outstanding)
+                for record in records:
+                    outstanding.discard(record.position)
+                    yield record
+            except concurrent.futures.process.BrokenProcessPool:
+                # A worker died. What it and its neighbours were doing ranks last and is not tried again: to
+                # try again until it survives would condition on survival.
+                more = True
+                for position in sorted(outstanding):
+                    yield RunRecord(-math.inf, _mark(None), None, failure="WorkerDied", position=position)
+                outstanding.clear()
+
+
+class _Progress:
+    """Lines on the real stderr about finished tries; for the curator."""
+
+    def __init__(self, verbose):
+        self._verbose = verbose
+        self._done = 0
+
+    def __enter__(self):
+        self._stream = None
+        if self._verbose:
+            try:
+                # a copy of the descriptor: the original is silent while the runs go on
+                self._stream = os.fdopen(os.dup(sys.stderr.fileno()), "w")
+            except (OSError, AttributeError, ValueError):
+                self._stream = _Echo(sys.stderr)
+            self._start = self._last = time.monotonic()
+            self._say("progress for the curator only: it shows the number of tries and must not be published")
+        return self
+
+    def _say(self, text):
+        with contextlib.suppress(Exception):
+            self._stream.write(f"[skdptune] {text}\n")
+            self._stream.flush()
+
+    def step(self):
+        """Count a finished try; say so at most once a second (``verbose > 1``: always)."""
+        self._done += 1
+        if self._stream is None:
+            return
+        now = time.monotonic()
+        if self._verbose > 1 or now - self._last >= 1.0:
+            self._last = now
+            self._say(f"{self._done} tries in {now - self._start:.1f} s")
+
+    def __exit__(self, *exc_info):
+        if self._stream is not None:
+            self._say(f"done: {self._done} tries in {time.monotonic() - self._start:.1f} s")
+            self._stream.close()
+
+
+class _Echo:
+    """A stream without a descriptor (a notebook's), written to directly and never closed."""
+
+    def __init__(self, stream):
+        self.write, self.flush = stream.write, stream.flush
+
+    def close(self):
+        """Leave the stream open: it is the caller's."""
 
 
 def _tell_curator(record):

@@ -7,6 +7,7 @@ private base algorithm K times with independent coins, output the best. ``best_o
 
 import secrets
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
@@ -20,13 +21,14 @@ from skdptune._exceptions import (
     InvalidParameterError,
     PublicSeedWarning,
     RunFailedError,
+    SplitRefusedError,
 )
 from skdptune._validation import check_choice, check_integer, check_real, invalid_type, invalid_value
 from skdptune.accounting._relations import check_relation
 from skdptune.candidates import find_adapter
-from skdptune.ledger import as_ledger
+from skdptune.ledger import as_ledger, for_pickling
 from skdptune.model_selection._assumptions import assumptions_of
-from skdptune.model_selection._pricing import SearchTerms, quote
+from skdptune.model_selection._pricing import SearchTerms, quote, training_curve
 from skdptune.model_selection._publish import default_model, no_winner, publish, withdraw
 from skdptune.model_selection._rows import (
     check_public_rows,
@@ -40,6 +42,7 @@ from skdptune.model_selection._runs import (
     Runner,
     RunPlan,
     budgeted,
+    check_engine,
     child_seed,
     debugging,
     public_coins,
@@ -251,9 +254,13 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         if n_samples is not None:
             n_samples = check_integer("n_samples", n_samples, low=1)
             return self._quote(self._resolve(n_samples, public_validation)).spent
-        sizes = (50, 5000)
-        costs = [self._quote(self._resolve(n, public_validation)).spent for n in sizes]
-        if costs[0].curve != costs[1].curve:
+        sizes = (50, 500, 5000, 5_000_017)
+        try:
+            terms = [self._resolve(n, public_validation) for n in sizes]
+            costs = [self._quote(each, n_samples=None).spent for each in terms]
+        except SplitRefusedError:
+            costs = []
+        if not costs or any(cost.curve != costs[0].curve for cost in costs):
             raise invalid_value("n_samples", "given, because the price depends on it", n_samples)
         return costs[0]
 
@@ -292,6 +299,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise invalid_value(
                 "error_score", "nan or 'raise'", self.error_score, "A failed try always ranks last."
             )
+        check_engine(self)
         if self.delta is not None:
             check_real("delta", self.delta, low=0, high=1, high_open=True)
         return relation, run_count, refit
@@ -330,14 +338,15 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
             public_validation=public_validation,
         )
 
-    def _quote(self, terms):
+    def _quote(self, terms, **shown):
+        """Price ``terms``; ``shown`` overrides what the report says of them."""
         class_source = None
         if is_classifier(self.estimator):
             class_source = "label set of y" if self.classes is None else "declared"
 
         def describe(noise, adapters, level):
             return assumptions_of(
-                terms,
+                replace(terms, **shown),
                 noise=noise,
                 class_source=class_source,
                 adapters=adapters,
@@ -345,7 +354,10 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
                 level=level,
             )
 
-        return quote(terms, target_epsilon=self.epsilon, delta=self.delta, describe=describe)
+        priced = quote(terms, target_epsilon=self.epsilon, delta=self.delta, describe=describe)
+        if shown:
+            priced = replace(priced, spent=replace(priced.spent, **shown, n_scored=None))
+        return priced
 
     # ------------------------------------------------------------------ fit
 
@@ -376,6 +388,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
             If every try failed. The budget is charged and the published attributes hold the default.
         """
         refuse_fit_params(fit_params)
+        check_engine(self)
         return self._fit(X, y, X_public, y_public, master=self._master_seed(), ledger=self.ledger)
 
     def _fit(self, X, y, X_public, y_public, *, master, ledger):
@@ -397,7 +410,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         X, y = check_rows(self, X, y)
         classes = label_set(self, y)
         if public_validation:
-            X_public, y_public = check_public_rows(X, y, X_public, y_public)
+            X_public, y_public = check_public_rows(self, X, y, X_public, y_public)
         plan = self._plan(terms, priced, classes)
         self._preflight(plan)
         # The whole price is charged before the first private fit and never given back after it.
@@ -443,6 +456,9 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
             adapter = find_adapter(with_settings(self.estimator, settings))
             adapter.check(plan.relation)
             adapter.check_data(min(plan.train_sizes), self.n_features_in_, plan.classes)
+            if plan.quote.level is None:
+                curve = training_curve(adapter, plan.train_sizes, plan.relation)
+                plan.quote.check_covers(curve, adapter.name)
             if plan.quote.level is not None and position < _CALIBRATED_BEFORE:
                 self._check_calibrated(adapter, plan, settings)
 
@@ -508,18 +524,23 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         if plan.quote.level is not None:
             adapter = find_adapter(adapter.with_budget(plan.quote.level, number_of_rows(rows[0]), plan.relation))
         adapter.check(plan.relation)
+        curve = training_curve(adapter, (number_of_rows(rows[0]),), plan.relation)
+        plan.quote.check_covers(curve, adapter.name, refit=True)
+
+        def train():
+            fitted = adapter.fit(*rows, classes=plan.classes, seed=child_seed(master, "refit"))
+            return adapter.publish(fitted)
+
+        failure = None
         try:
-            return Runner.quietly(
-                lambda: adapter.publish(
-                    adapter.fit(*rows, classes=plan.classes, seed=child_seed(master, "refit"))
-                ),
-                child_seed(master, "refit global"),
-            )
-        except Exception as error:
-            raise RunFailedError(
-                f"the refit failed with {type(error).__name__}; the whole search stays charged and nothing is "
-                "published. Use refit='winner' with a single split, which trains nothing again."
-            ) from None
+            return Runner.quietly(train, child_seed(master, "refit global"))
+        except (Exception, SystemExit) as error:
+            failure = type(error).__name__
+        # Raised here, so that no traceback of the candidate hangs on it: it may quote rows.
+        raise RunFailedError(
+            f"the refit failed with {failure}; the whole search stays charged and nothing is published. Use "
+            "refit='winner' with a single split, which trains nothing again."
+        )
 
     # ------------------------------------------------------------------ the published model
 
@@ -599,8 +620,8 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def __getstate__(self):
         state = super().__getstate__()
-        ledger = as_ledger(state.get("ledger"))
-        return {**state, "ledger": ledger}  # pickles as a handle that refuses to spend elsewhere
+        # Copies refuse to spend: a copied budget would count into nowhere.
+        return {**state, "ledger": for_pickling(state.get("ledger"))}
 
     def __skdptune_adapter__(self):
         from skdptune.model_selection._nested import SearchAdapter

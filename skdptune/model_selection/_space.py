@@ -89,6 +89,16 @@ def _as_source(name, value):
     return _Choice(values)
 
 
+def _refuse_seed(name, values):
+    if name.rpartition("__")[2] in ("random_state", "seed", "rng") and any(
+        value is not None for value in (values if isinstance(values, (list, tuple)) else [values])
+    ):
+        raise InvalidParameterError(
+            f"param_distributions must not search {name!r}: a published seed replays the noise, and every try gets "
+            "fresh randomness anyway. Take it out of the space."
+        )
+
+
 class ParamSpace:
     """A space of parameter settings, drawn from independently and with replacement.
 
@@ -119,6 +129,8 @@ class ParamSpace:
             for name in space:
                 if not isinstance(name, str):
                     raise invalid_type("param_distributions", "keyed by parameter names", name)
+            for name, value in space.items():
+                _refuse_seed(name, value)
             # Sorted by name, so that a seeded draw does not depend on the order of a dict.
             self._spaces.append({name: _as_source(name, space[name]) for name in sorted(space)})
 

@@ -81,9 +81,11 @@ def test_bad_statements_are_refused(curve, message):
     assert str(caught.value).startswith("rdp_curve of CurveToy must return one finite or infinite")
 
 
-def test_rounding_below_zero_is_rounded_up_and_infinity_allowed():
-    statement = RdpStatement(CurveToy(lambda a: np.where(a > 10, np.inf, -1e-15)))
-    assert statement([2.0, 20.0]).tolist() == [0.0, np.inf]
+def test_a_value_below_zero_is_refused_and_infinity_allowed():
+    with pytest.raises(CandidateRefusedError, match="-1e-15 came"):
+        RdpStatement(CurveToy(lambda a: np.where(a > 10, np.inf, -1e-15)))
+    statement = RdpStatement(CurveToy(lambda a: np.where(a > 10, np.inf, 0.5)))
+    assert statement([2.0, 20.0]).tolist() == [0.5, np.inf]
 
 
 def test_a_statement_that_depends_on_the_fit_is_refused():

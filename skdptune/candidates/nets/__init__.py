@@ -38,5 +38,7 @@ __all__ = [
     "dp_sgd_search_space",
 ]
 
-for _net in (DPNeuralNetClassifier, DPNeuralNetRegressor, DPLogisticRegression, DPLinearRegression):
-    vouch_for(_net)
+vouch_for(DPNeuralNetClassifier)
+vouch_for(DPNeuralNetRegressor)
+vouch_for(DPLogisticRegression)
+vouch_for(DPLinearRegression)

@@ -1,5 +1,7 @@
 """The adapter through which a search prices, trains and publishes a net."""
 
+import copy
+
 import numpy as np
 import torch
 
@@ -83,8 +85,8 @@ class NetAdapter(CandidateAdapter):
         ]
         if net.grad_sample_mode != "functorch":
             sentences.append(
-                "The module treats each row by itself: checked on random rows, not proved (grad_sample_mode='functorch' "
-                "makes it so by construction)."
+                "The module treats each row by itself: checked on random rows, not proved "
+                "(grad_sample_mode='functorch' makes it so by construction)."
             )
         if net.n_samples is not None:
             sentences.append(f"n_samples={net.n_samples} is a public guess of the number of training rows.")
@@ -108,7 +110,7 @@ class NetAdapter(CandidateAdapter):
         fresh._set_public(fitted._schema, fitted._task)
         for name in ("_classes", "n_features_in_", "feature_names_in_"):  # public: labels and schema
             if name in vars(fitted):
-                setattr(fresh, name, np.array(vars(fitted)[name]) if name != "n_features_in_" else fitted.n_features_in_)
+                setattr(fresh, name, copy.copy(vars(fitted)[name]))
         fresh._install({name: tensor.detach().cpu().clone() for name, tensor in fitted.module_.state_dict().items()})
         return fresh
 

@@ -18,17 +18,28 @@ PREFIXES = ("module__", "criterion__", "optimizer__")
 
 # skorch's parameters that would break the price at any other value than these -> what to do instead.
 _FIXED = {
-    "train_split": (None, "it would read private rows that nobody priced: set train_split=None; the search holds rows out"),
-    "iterator_train": (None, "rows are drawn by independent coins, as priced: set iterator_train=None and choose sample_rate= or expected_batch_size="),
+    "train_split": (
+        None,
+        "it would read private rows that nobody priced: set train_split=None; the search holds rows out",
+    ),
+    "iterator_train": (
+        None,
+        "rows are drawn by independent coins, as priced: set iterator_train=None and choose sample_rate= or "
+        "expected_batch_size=",
+    ),
     "iterator_valid": (None, "there is no validation inside a training: set iterator_valid=None"),
     "dataset": (None, "rows are read by index: set dataset=None and pass arrays, frames, tensors or a dict"),
-    "warm_start": (False, "a second training would start from the first and cost its own price: set warm_start=False and ask for more steps="),
+    "warm_start": (
+        False,
+        "a second training would start from the first and cost its own price: set warm_start=False and ask for more "
+        "steps=",
+    ),
     "compile": (False, "compiled modules give no per-row gradients: set compile=False"),
 }
 
 # Names that people bring along -> what to use.
 _RENAMED = {
-    "batch_size": "expected_batch_size= (rows per step, on average) and physical_batch_size= (rows in memory at a time)",
+    "batch_size": "expected_batch_size= (rows per step, on average) and physical_batch_size= (rows in memory)",
     "poisson_sampling": "nothing: rows are always drawn by independent coins",
     "accumulate_grad_batches": "physical_batch_size=, which bounds memory without changing the batch",
     "accumulation_steps": "physical_batch_size=, which bounds memory without changing the batch",

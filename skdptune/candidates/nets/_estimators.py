@@ -1,384 +1,18 @@
-"""skorch nets trained by DP-SGD: priced before training, plain after it."""
-
-import inspect
-import warnings
+"""The two nets: skorch nets trained by DP-SGD, priced before training, plain after it."""
 
 import numpy as np
 import torch
-from skorch import NeuralNetClassifier, NeuralNetRegressor
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from skorch import NeuralNetClassifier, NeuralNetRegressor
 
-from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, PublicSeedWarning
-from skdptune.accounting._relations import check_relation
-from skdptune.candidates._seeding import entropy_for
-from skdptune.candidates.nets import _budget
-from skdptune.candidates.nets._checks import check_net, is_component_param
-from skdptune.candidates.nets._dry_run import dry_run
-from skdptune.candidates.nets._engine import one_thread_in_workers, place, train
-from skdptune.candidates.nets._losses import RowLoss, build_criterion, one_column
-from skdptune.candidates.nets._modules import MLP, build_module, copy_tensors, waits_for_shapes
-from skdptune.candidates.nets._rows import Rows, input_dtype_of, is_keyed
+from skdptune._exceptions import InvalidParameterError
+from skdptune.candidates.nets._losses import build_criterion, one_column
+from skdptune.candidates.nets._modules import MLP
+from skdptune.candidates.nets._net import PrivateNet, refused
 from skdptune.candidates.nets._tasks import Classification, Regression
-from skdptune.candidates.nets._terms import COST_PARAMS, check_relation_terms, sgd_terms
 
 __all__ = ["DPNeuralNetClassifier", "DPNeuralNetRegressor"]
-
-_PLACEHOLDER = 8  # columns assumed where a module asks for them before they are known
-_REHEARSED = {}
-_REHEARSED_LIMIT = 512
-
-
-class _NotOfferedError(CandidateRefusedError, AttributeError):
-    """Something skorch has and a private net cannot have."""
-
-
-def _refused(name, why):
-    def explain(self):
-        raise _NotOfferedError(f"{type(self).__name__} has no {name}: {why}")
-
-    return property(explain, doc=f"Not offered: {why}")
-
-
-class _DPNet:
-    """What both nets share. Mixed in before the skorch net."""
-
-    # skorch's bookkeeping, as class attributes: a constructor only assigns its parameters.
-    initialized_ = False
-    history_ = None
-    virtual_params_ = {}  # noqa: RUF012
-    verbose = 0
-    use_caching = False
-    torch_load_kwargs = None
-    init_context_ = None
-    prefixes_ = ["module", "criterion", "optimizer", "callbacks"]  # noqa: RUF012
-    cuda_dependent_attributes_ = []  # noqa: RUF012
-    _modules = ["module"]  # noqa: RUF012
-    _criteria = ["criterion"]  # noqa: RUF012
-    _optimizers = ["optimizer"]  # noqa: RUF012
-
-    privacy_params = COST_PARAMS
-
-    _AGAIN = "a second training on private rows costs its own price; call fit on a clone, with more steps="
-    partial_fit = _refused("partial_fit", _AGAIN)
-    fit_loop = _refused("fit_loop", _AGAIN)
-    run_single_epoch = _refused("run_single_epoch", _AGAIN)
-    _STEP = "its loop clips, counts and adds noise by itself; set optimizer=, lr_schedule= or max_grad_norm= instead."
-    train_step = _refused("train_step", _STEP)
-    train_step_single = _refused("train_step_single", _STEP)
-    validation_step = _refused("validation_step", "no private row is scored inside a training; use the search's scoring=.")
-    initialize = _refused("initialize", "fit builds everything anew; look at module_ after fit.")
-
-    def _assign(self, arguments, more):
-        for name in arguments:
-            if name not in ("self", "kwargs", "__class__"):
-                setattr(self, name, arguments[name])
-        for name, value in more.items():  # unknown names are refused by fit, as in skorch
-            setattr(self, name, value)
-
-    # ---------------------------------------------------------------- scikit-learn's manners
-
-    __setattr__ = object.__setattr__
-    __delattr__ = object.__delattr__
-    __repr__ = BaseEstimator.__repr__
-
-    @property
-    def _params_to_validate(self):
-        return set()
-
-    @classmethod
-    def _declared(cls):
-        parameters = inspect.signature(cls.__init__).parameters.values()
-        return [p.name for p in parameters if p.name != "self" and p.kind != p.VAR_KEYWORD]
-
-    def _get_param_names(self):
-        extra = [name for name in vars(self) if not (name.startswith("_") or name.endswith("_"))]
-        return sorted({*self._declared(), *extra})
-
-    def get_params(self, deep=True):
-        """Return the parameters, ``module__*``, ``criterion__*`` and ``optimizer__*`` among them."""
-        return {name: getattr(self, name) for name in self._get_param_names()}
-
-    def set_params(self, **params):
-        """Set parameters; a fitted model is left as it is until the next ``fit``."""
-        known = set(self._get_param_names())
-        for name in params:
-            if name not in known and not is_component_param(name):
-                raise ValueError(
-                    f"Invalid parameter {name!r} for estimator {type(self).__name__}. Valid parameters are: "
-                    f"{self._get_param_names()} and any module__*, criterion__* or optimizer__*."
-                )
-        for name, value in params.items():
-            setattr(self, name, value)
-        return self
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.sparse = True
-        tags.input_tags.three_d_array = True
-        tags.target_tags.required = True
-        for kind in (tags.classifier_tags, tags.regressor_tags):
-            if kind is not None:
-                kind.poor_score = True
-        return tags
-
-    def __sklearn_is_fitted__(self):
-        return "module_" in vars(self)
-
-    def __getstate__(self):
-        """Weights travel as plain arrays: any machine can load them."""
-        state = {k: v for k, v in vars(self).items() if k not in ("module_", "criterion_")}
-        if "module_" in vars(self):
-            state["_weights"] = {k: _as_plain(v) for k, v in self.module_.state_dict().items()}
-        return state
-
-    def __setstate__(self, state):
-        state = dict(state)
-        weights = state.pop("_weights", None)
-        vars(self).update(state)
-        if weights is not None:
-            self._install({k: torch.as_tensor(v) for k, v in weights.items()})
-
-    # ---------------------------------------------------------------- the price
-
-    def privacy_curve(self, n_samples, relation="zero-out"):
-        """Return the cost of one ``fit`` on ``n_samples`` rows.
-
-        Parameters
-        ----------
-        n_samples : int
-            The public number of training rows.
-        relation : {"zero-out", "replace-one", "add-remove"}
-
-        Returns
-        -------
-        PrivacyCurve
-            ``PrivacyCurve.dp_sgd`` of exactly the rate and the number of steps that ``fit`` uses.
-
-        Raises
-        ------
-        CandidateRefusedError
-            Under "add-remove" without ``n_samples`` as a parameter.
-        """
-        check_relation_terms(self, check_relation(relation))
-        return sgd_terms(self, n_samples).curve(relation)
-
-    def level_family(self, n_samples, relation="zero-out"):
-        """Return the levels that suit this net: its own training at any noise multiplier."""
-        return _budget.level_family(self, n_samples, relation)
-
-    def with_budget(self, level, n_samples=None):
-        """Return a clone whose noise is just large enough to lie below ``level`` everywhere.
-
-        Parameters
-        ----------
-        level : PrivacyCurve
-        n_samples : int, optional
-            The number of training rows; the parameter ``n_samples`` if left out.
-
-        Raises
-        ------
-        PricingError
-            If no amount of noise is enough.
-        """
-        return _budget.with_budget(self, level, n_samples)
-
-    def __skdptune_adapter__(self):
-        from skdptune.candidates.nets._adapter import NetAdapter
-
-        return NetAdapter(self)
-
-    # ---------------------------------------------------------------- fit
-
-    def fit(self, X, y=None, **fit_params):
-        """Train by DP-SGD on rows X with targets y.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, tensor, or dict of arrays; first dimension n_samples
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        **fit_params : dict
-            Refused by name.
-
-        Returns
-        -------
-        self
-            With ``module_``: a plain module that holds the private weights and nothing else.
-        """
-        if fit_params:
-            raise InvalidParameterError(
-                f"fit takes X and y; got {', '.join(sorted(fit_params))}. Per-row arguments are not priced: leave "
-                "them out."
-            )
-        check_net(self)
-        X, y, task = self._validated(X, y)
-        return self._fit_private(X, y, task, self._own_seed())
-
-    def _own_seed(self):
-        """Return None (operating system entropy), or what ``random_state`` stands for, with a warning."""
-        if self.random_state is None:
-            return None
-        warnings.warn(
-            "random_state was given: training is repeatable, and its guarantee holds only for those who do not know "
-            "the seed. Leave random_state=None for a release.",
-            PublicSeedWarning,
-            stacklevel=3,
-        )
-        return int.from_bytes(check_random_state(self.random_state).bytes(32), "big")
-
-    def _fit_private(self, X, y, task, seed):
-        """Train, and keep a fresh plain module with the private weights."""
-        rows = Rows(X)
-        terms = sgd_terms(self, len(rows))
-        row_loss = RowLoss(build_criterion(self))
-        self._rehearse(rows.schema, task, row_loss, terms)
-        start = entropy_for(seed, "initial weights")
-        device = place(self.device)
-        with one_thread_in_workers():
-            module = self._new_module(rows.schema, task, seed=start)
-            constants = {name: b.detach().clone() for name, b in module.named_buffers()}
-            targets = task.encode(y, next(module.parameters()).dtype)
-            module.to(device)
-            row_loss.criterion.to(device)
-            optimizer = self._new_optimizer(module)
-            train(self, module, optimizer, row_loss, rows, targets, terms, device=device, seed=seed)
-        # From here on only parameters (private outputs) and initial constants are read.
-        weights = {name: p.detach().to("cpu", copy=True) for name, p in module.named_parameters()}
-        self._set_public(rows.schema, task)
-        self._install({**constants, **weights})
-        return self
-
-    def _set_public(self, schema, task):
-        self._schema, self._task = schema, task
-        if not schema.keyed and len(schema.parts[0][1]) >= 1:
-            self.n_features_in_ = schema.parts[0][1][0]
-
-    def _install(self, weights):
-        """Make ``module_``: a new module of the template with the given tensors copied in."""
-        module = self._new_module(self._schema, self._task, seed=0)  # no drawn seed is kept
-        copy_tensors(weights, module)
-        self.module_ = module.eval().requires_grad_(True)
-        self.criterion_ = build_criterion(self)
-
-    def _rehearse(self, schema, task, row_loss, terms):
-        """Make the dry run, once per structure of the net in this process."""
-        settings = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name not in COST_PARAMS and name not in ("lr", "random_state", "device", "physical_batch_size")
-        }
-        key = (type(self), tuple(sorted(settings.items(), key=lambda item: item[0])), schema, task)
-        try:
-            known = key in _REHEARSED
-        except TypeError:  # something that cannot be compared by value: rehearse every time
-            known, key = False, None
-        if not known:
-            dry_run(self, schema, task, row_loss, terms)
-            if key is not None:
-                if len(_REHEARSED) >= _REHEARSED_LIMIT:
-                    _REHEARSED.clear()
-                _REHEARSED[key] = True
-
-    def _new_module(self, schema, task, seed):
-        """Return a fresh module; without a schema, None where it cannot be built before shapes are known."""
-        if schema is None:
-            if waits_for_shapes(self):
-                try:
-                    return build_module(self, _PLACEHOLDER, 2, seed)
-                except CandidateRefusedError as error:
-                    if error.__cause__ is None:  # not the constructor's complaint about made-up shapes
-                        raise
-                    return None
-            return build_module(self, None, None, seed)
-        module = build_module(self, schema.n_features_in, task.n_outputs, seed)
-        if any(map(torch.nn.parameter.is_lazy, module.parameters())):
-            x = schema.random(2, torch.get_default_dtype(), self._whole_dtype(), np.random.default_rng(0))
-            with torch.no_grad():
-                module(**x) if isinstance(x, dict) else module(x)
-        return module
-
-    def _new_optimizer(self, module):
-        args, kwargs = self.get_params_for_optimizer("optimizer", module.named_parameters())
-        try:
-            return self.optimizer(*args, **kwargs)
-        except (TypeError, ValueError) as error:
-            raise InvalidParameterError(
-                f"optimizer must take lr and optimizer__*; {self.optimizer.__name__} refused them: {error}."
-            ) from error
-
-    def _whole_dtype(self):
-        return input_dtype_of(self.input_dtype)
-
-    # ---------------------------------------------------------------- rows
-
-    def _validated(self, X, y):
-        """Check the schema of X and y; return them with the task. scikit-learn's usual errors."""
-        if y is None:
-            raise InvalidParameterError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None. Pass the targets."
-            )
-        y = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else y
-        if is_keyed(X) or isinstance(X, torch.Tensor):
-            for name in ("n_features_in_", "feature_names_in_"):
-                vars(self).pop(name, None)
-            check_consistent_length(np.empty(len(Rows(X))), y)
-        else:
-            X = validate_data(self, X, accept_sparse="csr", allow_nd=True)
-            check_consistent_length(X, y)
-        y = check_array(y, ensure_2d=False, dtype=None, input_name="y", estimator=type(self).__name__)
-        y, task = self._task_of(y)
-        return X, y, task
-
-    def _rows_to_predict(self, X):
-        if is_keyed(X) or isinstance(X, torch.Tensor):
-            return Rows(X)
-        return Rows(validate_data(self, X, accept_sparse="csr", allow_nd=True, reset=False))
-
-    def forward_iter(self, X, training=False, device="cpu"):
-        """Yield the module's outputs for X, one physical batch at a time.
-
-        Parameters
-        ----------
-        X : as for ``fit``
-        training : bool, default=False
-            True keeps dropout on.
-        device : str, default="cpu"
-            Where the outputs are put.
-        """
-        self.check_is_fitted()
-        rows = self._rows_to_predict(X)
-        where = place(self.device)
-        if where.type == "cuda" and not torch.cuda.is_available():
-            where = torch.device("cpu")  # loaded on a machine without a GPU
-        dtype = next(self.module_.parameters()).dtype
-        module = self.module_.to(where).train(training)
-        try:
-            for start in range(0, len(rows), self.physical_batch_size):
-                indices = np.arange(start, min(start + self.physical_batch_size, len(rows)))
-                x = rows.take(indices, dtype=dtype, whole=self._whole_dtype(), device=where)
-                with torch.no_grad():
-                    outputs = module(**x) if isinstance(x, dict) else module(x)
-                if isinstance(outputs, tuple):
-                    yield tuple(part.to(device) for part in outputs)
-                else:
-                    yield outputs.to(device)
-        finally:
-            module.to("cpu").eval()
-
-    def _outputs(self, X):
-        """Return the outputs after ``predict_nonlinearity``, in double precision, shape (n_samples, ...)."""
-        self.check_is_fitted()
-        nonlinearity = self._get_predict_nonlinearity()
-        parts = []
-        for part in self.forward_iter(X):
-            part = (part[0] if isinstance(part, tuple) else part).double()
-            part = part.reshape(-1) if one_column(self.criterion_) else part
-            parts.append(nonlinearity(part).numpy())
-        return np.concatenate(parts)
-
 
 _COMMON = """
     Parameters
@@ -436,15 +70,7 @@ _COMMON = """
 """
 
 
-def _as_plain(tensor):
-    try:
-        return tensor.detach().cpu().numpy().copy()
-    except TypeError:  # types that numpy does not know
-        return tensor.detach().cpu().clone()
-
-
-
-class DPNeuralNetClassifier(_DPNet, NeuralNetClassifier):
+class DPNeuralNetClassifier(PrivateNet, NeuralNetClassifier):
     """A neural net for classes, trained by DP-SGD (skorch over Opacus).
     {common}
     classes : array-like or None
@@ -477,7 +103,7 @@ class DPNeuralNetClassifier(_DPNet, NeuralNetClassifier):
     >>> from skdptune.candidates.nets import DPNeuralNetClassifier
     >>> net = DPNeuralNetClassifier(expected_batch_size=20, steps=30, module__hidden=(8,))
     >>> round(net.privacy_curve(100).epsilon(1e-5), 1)
-    10.1
+    7.9
     >>> X = np.linspace(-1, 1, 100).reshape(100, 1)
     >>> y = np.where(X[:, 0] > 0, "yes", "no")
     >>> net.fit(X, y).predict(X[:2]).shape
@@ -539,7 +165,7 @@ class DPNeuralNetClassifier(_DPNet, NeuralNetClassifier):
 
     def predict_proba(self, X):
         """Return class probabilities, shape (n_samples, n_classes)."""
-        probabilities = self._outputs(X)
+        probabilities = self.outputs_of(X)
         if len(self._classes) == 1 and probabilities.shape[1] == 2:
             return np.ones((len(probabilities), 1))
         return probabilities
@@ -550,7 +176,7 @@ class DPNeuralNetClassifier(_DPNet, NeuralNetClassifier):
         return self._classes[best]
 
 
-class DPNeuralNetRegressor(_DPNet, NeuralNetRegressor):
+class DPNeuralNetRegressor(PrivateNet, NeuralNetRegressor):
     """A neural net for numbers, trained by DP-SGD (skorch over Opacus).
     {common}
     target_bounds : (float, float) or None
@@ -616,7 +242,7 @@ class DPNeuralNetRegressor(_DPNet, NeuralNetRegressor):
     ):
         self._assign(locals(), kwargs)
 
-    predict_proba = _refused("predict_proba", "a regressor predicts numbers; use predict.")
+    predict_proba = refused("predict_proba", "a regressor predicts numbers; use predict.")
 
     def _task_of(self, y, classes=None):
         y = np.asarray(y)
@@ -633,7 +259,7 @@ class DPNeuralNetRegressor(_DPNet, NeuralNetRegressor):
 
     def predict(self, X):
         """Return predictions, shape (n_samples,) or (n_samples, n_targets)."""
-        outputs = self._outputs(X)  # before fit, this raises NotFittedError
+        outputs = self.outputs_of(X)  # before fit, this raises NotFittedError
         return self._task.decode(outputs)
 
 

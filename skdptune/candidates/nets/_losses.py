@@ -83,8 +83,8 @@ class RowLoss:
         elif targets.is_floating_point() and outputs.shape != targets.shape:
             if outputs.numel() != targets.numel():
                 raise CandidateRefusedError(
-                    f"module must return one output per target; got outputs of shape {tuple(outputs.shape)} for targets "
-                    f"of shape {tuple(targets.shape)}. Set its width (e.g. module__n_outputs)."
+                    f"module must return one output per target; got outputs of shape {tuple(outputs.shape)} for "
+                    f"targets of shape {tuple(targets.shape)}. Set its width (e.g. module__n_outputs)."
                 )
             outputs = outputs.reshape(targets.shape)
         losses = self.criterion(outputs, targets)

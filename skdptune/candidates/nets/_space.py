@@ -56,8 +56,8 @@ def dp_sgd_search_space(n_samples, *, epsilon=None, epochs=(5, 10, 20, 40), norm
     n_samples = check_integer("n_samples", n_samples, low=1)
     root = max(1, round(math.sqrt(n_samples)))
     lots = sorted({min(n_samples, size) for size in (root, 2 * root, 4 * root)})
-    # rate times norm is the longest step; hot trainings need a budget that pays for their noise
-    steps = [0.1, 0.2, 0.5, 1.0] if epsilon is not None and epsilon < 1 else [0.1, 0.2, 0.5, 1.0, 2.0]
+    # rate times norm is the longest step; long ones need a budget that pays for their noise
+    steps = [0.1, 0.2, 0.5, 1.0] + ([2.0] if epsilon is None or epsilon > 4 else [])
     decay = LinearDecay(start=2.0, decay_steps=max(1, 2 * -(-n_samples // root)))
     spaces = []
     for norm in norms:

@@ -17,7 +17,16 @@ from skdptune.candidates.nets import _per_sample as per_sample  # noqa: E402
 from skdptune.candidates.nets._losses import RowLoss  # noqa: E402
 from skdptune.candidates.nets._noise import GaussianNoise, PoissonSampler  # noqa: E402
 from skdptune.candidates.nets._per_sample import MODES, clipper  # noqa: E402
-from tests.candidates.nets.toys import Frozen, Images, Positions, Raises, Reseeds, Small, Square, WithLayer  # noqa: E402
+from tests.candidates.nets.toys import (  # noqa: E402
+    Frozen,
+    Images,
+    Positions,
+    Raises,
+    Reseeds,
+    Small,
+    Square,
+    WithLayer,
+)
 
 ROWS = np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32)
 LABELS = (ROWS[:, 0] > 0).astype(int)
@@ -52,10 +61,10 @@ def clipped_one_by_one(module, x, y, bound):
 
 
 MODULES = [
-    (lambda: Small(), (4,), 2),
-    (lambda: Frozen(), (4,), 2),
-    (lambda: Images(), (64,), 3),
-    (lambda: Positions(), (5, 3), 2),
+    (Small, (4,), 2),
+    (Frozen, (4,), 2),
+    (Images, (64,), 3),
+    (Positions, (5, 3), 2),
     (lambda: MLP(4, 2, hidden=(3, 3)), (4,), 2),
 ]
 
@@ -358,7 +367,9 @@ def test_one_row_does_not_move_more_than_its_bound():
 
 def test_regression_learns():
     X = np.linspace(-1, 1, 400).reshape(-1, 1)
-    net = DPNeuralNetRegressor(expected_batch_size=100, steps=100, noise_multiplier=0.2, target_bounds=(-3, 3), lr=0.2)
+    net = DPNeuralNetRegressor(
+        expected_batch_size=100, steps=300, noise_multiplier=0.2, target_bounds=(-3, 3), lr=0.3
+    )
     assert net.fit(X, 2 * X[:, 0]).score(X, 2 * X[:, 0]) > 0.7
 
 

@@ -77,6 +77,7 @@ def test_no_step_is_lost_to_rounding():
         (DPNeuralNetClassifier(sample_rate=0.3, max_epochs=2), 0.3, 8, 14.7),
         (DPNeuralNetClassifier(expected_batch_size=1, max_epochs=1), 1 / 49, 49, 1.0),
         (DPNeuralNetClassifier(expected_batch_size=100, steps=3), 1.0, 3, 49.0),
+        (DPNeuralNetClassifier(expected_batch_size=9.5, max_epochs=1), 9.5 / 49, 6, 9.5),
         (DPNeuralNetClassifier(max_epochs=2), 1 / 7, 14, 7.0),
         (DPNeuralNetClassifier(sample_rate=0.1, n_samples=70, steps=5), 0.1, 5, 7.0),
     ],

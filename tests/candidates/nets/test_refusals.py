@@ -19,7 +19,7 @@ from skdptune.candidates.nets import (  # noqa: E402
     DPNeuralNetClassifier,
     DPNeuralNetRegressor,
 )
-from skdptune.candidates.nets import _estimators as estimators  # noqa: E402
+from skdptune.candidates.nets import _net as net_module  # noqa: E402
 from tests.candidates.nets.toys import (  # noqa: E402
     Caches,
     Centred,
@@ -168,7 +168,7 @@ def test_the_dry_run_refuses_before_a_row_is_read(params, message, monkeypatch):
     def never(*args, **kwargs):
         raise AssertionError("training began")
 
-    monkeypatch.setattr(estimators, "train", never)
+    monkeypatch.setattr(net_module, "train", never)
     with pytest.raises(SkdptuneError, match=message):
         net.fit(np.ones((8, 4)), [0, 1] * 4)
 
