@@ -292,7 +292,7 @@ class Ledger:
         {"random_state": "a"},
         {"random_state": np.random.default_rng(0)},
     ],
-    ids=str,
+    ids=["n_jobs-0", "n_jobs-text", "dispatch-text", "dispatch-negative", "verbose", "state-text", "state-generator"],
 )
 def test_settings_of_the_runs_are_checked_before_the_charge(rows, params):
     ledger = Ledger()
