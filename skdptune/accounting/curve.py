@@ -555,6 +555,11 @@ class PrivacyCurve:
         _check_curves([self, level])
         if self == level:
             return True
+        if isinstance(level.node, _combinations.Worst):  # it is answered by its parts, not by its pair
+            parts = [PrivacyCurve(node, level.relation) for node in level.node.nodes]
+            return any(self.lies_below(part) for part in parts)
+        if level.node.answers_itself:  # its answers may be smaller than those of its pair
+            return False
         orders = np.array([*self._orders(), *level._orders(), np.inf])
         if self.delta_zero > level.delta_zero:
             return False

@@ -14,8 +14,10 @@ from skdptune._exceptions import (
     PricingError,
     RelationMismatchError,
 )
-from skdptune.accounting import PrivacyCurve
+from skdptune.accounting import PrivacyCurve, best_of
+from skdptune.accounting._mechanisms import FromPair
 from skdptune.accounting._relations import RELATIONS
+from skdptune.run_counts import Geometric
 
 DELTAS = [1e-2, 1e-5, 1e-9, 1e-14, 1e-40, 1e-300]
 SGD = (1.0, 256 / 60000, 7031)
@@ -129,6 +131,14 @@ def test_worst_is_above_each_and_mixture_below_worst(first, second):
         assert mixture.epsilon(delta) <= worst.epsilon(delta) * (1 + 1e-9)
     assert np.all(worst.rdp([2, 8]) >= np.maximum(a.rdp([2, 8]), b.rdp([2, 8])))
     assert a.lies_below(worst) and b.lies_below(worst)
+
+
+def test_below_the_pair_of_a_search_is_not_below_its_price():
+    search = best_of(PrivacyCurve.gaussian(3.0), Geometric(5))
+    looser = PrivacyCurve(FromPair(search.pair), "zero-out")
+    assert looser.epsilon(1e-5) > search.epsilon(1e-5)
+    assert not looser.lies_below(search) and search.lies_below(search)
+    assert not looser.lies_below(PrivacyCurve.worst([search, PrivacyCurve.gaussian(9.0)]))
 
 
 def test_mixed_inputs_fall_back_and_are_never_smaller():
