@@ -11,6 +11,7 @@ object itself never travels.
 import concurrent.futures.process
 import contextlib
 import ctypes
+import functools
 import io
 import itertools
 import logging
@@ -319,10 +320,9 @@ class _Quiet:
 @contextlib.contextmanager
 def _muted_descriptors():
     """Point descriptors 1 and 2 to nowhere; C buffers are emptied before and after."""
-    flush = _flush_c
     saved = []
     try:
-        flush()
+        _flush_c()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
@@ -334,15 +334,23 @@ def _muted_descriptors():
         os.close(nowhere)
         yield
     finally:
-        flush()
+        _flush_c()
         for descriptor, copy in saved:
             os.dup2(copy, descriptor)
             os.close(copy)
 
 
+@functools.lru_cache(maxsize=1)
+def _c_library():
+    try:
+        return ctypes.CDLL(None)
+    except (OSError, TypeError):  # not on every platform
+        return None
+
+
 def _flush_c():
     with contextlib.suppress(Exception):
-        ctypes.CDLL(None).fflush(None)
+        _c_library().fflush(None)
 
 
 _quiet = _Quiet()
