@@ -225,7 +225,8 @@ class Lattice:
         for block in self._blocks():
             arrays = self._get("upper", self._upper_block, block)
             total += self._upper_sum(block, arrays, scale)
-        return np.minimum(total * (1 + 1e-12) + self._neglected, 1.0)  # rounded up: the sum itself
+        # rounded up: the sum itself; fmin turns what is not a number (0 times infinity) into the bound 1
+        return np.fmin(total * (1 + 1e-12) + self._neglected, 1.0)
 
     @functools.cached_property
     def _neglected(self):
@@ -291,7 +292,8 @@ class Lattice:
     def value(self, epsilons):
         """Return V at each epsilon: the value of the best order of the cut cells, rounded down."""
         scale = np.exp(np.minimum(epsilons, 700.0))
-        return self._recurse(scale, "value", self._value_block)
+        found = self._recurse(scale, "value", self._value_block)
+        return np.where(np.isnan(found), 0.0, found)  # not a number bounds nothing from below
 
     def _recurse(self, scale, kind, build):
         state = np.zeros((scale.size, self.cells.size + 1))
@@ -334,4 +336,4 @@ class Lattice:
         """Return U at each epsilon, an upper bound for any weight, rounded up."""
         scale = np.exp(np.minimum(epsilons, 700.0))
         total = self._recurse(scale, "first", self._first_order_block)
-        return np.minimum(total * (1 + 1e-12), 1.0)
+        return np.fmin(total * (1 + 1e-12), 1.0)  # not a number is no bound: 1

@@ -304,3 +304,14 @@ def test_equal_questions_are_answered_from_the_cache(gaussian):
     copy = DominatingPair(*(getattr(gaussian, name) for name in fields))
     copy.cache_key  # noqa: B018
     assert exact_epsilon(copy, Logarithmic(mean=7.5), 1e-5) is first
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_what_is_not_a_number_is_no_bound(monkeypatch):
+    # 0 times infinity, as an infinite mean may give: 1 from above and 0 from below
+    lattice = Lattice(pair_cells(response()), weight_of(Logarithmic(mean=5)), 0.2)
+    monkeypatch.setattr(Lattice, "_upper_sum", lambda self, *args: np.full(2, np.nan))
+    monkeypatch.setattr(Lattice, "_recurse", lambda self, *args: np.full(2, np.nan))
+    epsilons = np.array([1.0, 2.0])
+    assert np.all(lattice.upper(epsilons) == 1.0) and np.all(lattice.first_order(epsilons) == 1.0)
+    assert np.all(lattice.value(epsilons) == 0.0)
