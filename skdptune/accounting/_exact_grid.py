@@ -86,6 +86,18 @@ _ELEMENTARY = frozenset(
 )
 
 
+def _interpolated(r, nodes, values, end):
+    """Interpolate falling values; next to an infinite one take the value at an end of its interval.
+
+    ``end`` 0 is the larger value (an upper bound), 1 the smaller one (a lower bound). A line from a value that
+    stands for infinity overflows, to minus infinity in the worst case.
+    """
+    with np.errstate(all="ignore"):
+        line = np.interp(r, nodes, values)
+    left = np.clip(np.searchsorted(nodes, r, side="right") - 1, 0, nodes.size - 2)
+    return np.where(values[left] >= 1e299, values[left + end], line)
+
+
 class Weight:
     """w and |w'| of one run count, bounded from both sides.
 
@@ -113,20 +125,20 @@ class Weight:
         """w(r), rounded up."""
         if self._tabulated:
             nodes, high = self._table[0], self._table[1]
-            return np.interp(r, nodes, high)  # a chord lies above a convex function
+            return _interpolated(r, nodes, high, 0)  # a chord lies above a convex function
         return self.value(r) * (1 + WEIGHT_ERROR)
 
     def lower(self, r):
         """w(r), rounded down."""
         if self._tabulated:
-            return np.interp(r, self._table[0], self._table[2])
+            return _interpolated(r, self._table[0], self._table[2], 1)
         return self.value(r) * (1 - WEIGHT_ERROR)
 
     def slope(self, r):
         """Upper and lower bound of |w'(r)|; infinity becomes a huge number."""
         if self._tabulated:
             nodes, _, _, high, low = self._table
-            return np.interp(r, nodes, high), np.interp(r, nodes, low)
+            return _interpolated(r, nodes, high, 0), _interpolated(r, nodes, low, 1)
         with np.errstate(all="ignore"):
             log = np.asarray(self.run_count.log_weight_slope(np.minimum(r, 1.0)))
             value = np.minimum(np.exp(log), _HUGE)

@@ -315,3 +315,12 @@ def test_what_is_not_a_number_is_no_bound(monkeypatch):
     epsilons = np.array([1.0, 2.0])
     assert np.all(lattice.upper(epsilons) == 1.0) and np.all(lattice.first_order(epsilons) == 1.0)
     assert np.all(lattice.value(epsilons) == 0.0)
+
+
+def test_weights_of_an_infinite_mean_are_bounded_from_above_near_zero():
+    weight = weight_of(FromScipy(stats.zipf(1.5)))
+    r = np.array([1e-300, 1e-100, 1e-30, 1e-19, 1e-18, 3e-18, 1e-17, 1e-10, 1e-3])
+    true = np.exp(np.minimum(weight.run_count.log_weight(r), 690.0))
+    assert np.all(weight.upper(r) >= true * (1 - 1e-9)) and np.all(weight.lower(r) <= true * (1 + 1e-9))
+    high, low = weight.slope(r)
+    assert np.all(high >= low) and np.all(low >= 0)
