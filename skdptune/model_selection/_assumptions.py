@@ -90,5 +90,5 @@ def _release(refit, level, seeded):
             "secret."
         )
     else:
-        sentences.append("All randomness comes from the operating system.")
+        sentences.append("All randomness is derived from 256 secret bits of the operating system, drawn for this fit alone.")
     return sentences

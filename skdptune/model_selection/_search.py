@@ -28,8 +28,10 @@ from skdptune.accounting._relations import check_relation
 from skdptune.candidates import find_adapter
 from skdptune.ledger import as_ledger, for_pickling
 from skdptune.model_selection._assumptions import assumptions_of
+from skdptune.model_selection._engine import Runner, check_engine
 from skdptune.model_selection._pricing import SearchTerms, quote, training_curve
 from skdptune.model_selection._publish import default_model, no_winner, publish, withdraw
+from skdptune.model_selection._quiet import debugging
 from skdptune.model_selection._rows import (
     check_public_rows,
     check_rows,
@@ -37,17 +39,7 @@ from skdptune.model_selection._rows import (
     number_of_rows,
     refuse_fit_params,
 )
-from skdptune.model_selection._runs import (
-    RunData,
-    Runner,
-    RunPlan,
-    budgeted,
-    check_engine,
-    child_seed,
-    debugging,
-    public_coins,
-    run_seeds,
-)
+from skdptune.model_selection._runs import RunData, RunPlan, budgeted, child_seed, public_coins, run_seeds
 from skdptune.model_selection._space import ParamSpace, with_settings
 from skdptune.model_selection._splits import as_split_scheme, check_scheme_relation
 from skdptune.run_counts import as_run_count
@@ -119,7 +111,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
     n_jobs, pre_dispatch, verbose
         As for :class:`joblib.Parallel`. What ``verbose`` prints shows the number of tries: it is for the curator.
     random_state : int, RandomState or None, default=None
-        None draws all randomness from the operating system. Anything else makes the fit repeatable,
+        None derives all randomness from 256 fresh bits of the operating system. Anything else makes the fit repeatable,
         warns, and holds only while the seed stays secret.
     error_score : nan or "raise", default=nan
         nan: a try that fails ranks last and is charged. "raise": the search ends with an error that names
@@ -422,9 +414,9 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self._publish(terms, best, plan, (X, y), master)
 
     def _master_seed(self):
-        """Return the seed everything is derived from, or None for the operating system's entropy."""
+        """Return the 256 secret bits everything is derived from, so that a run whose worker died can be replayed."""
         if self.random_state is None:
-            return None
+            return secrets.randbits(256)
         warnings.warn(
             "random_state was given: the search is repeatable, and its privacy guarantee holds only for those who do "
             "not know the seed. Leave random_state=None for a release.",

@@ -16,8 +16,8 @@ import pytest
 import scipy.stats
 
 from skdptune import PrivateRandomSearchCV
-from skdptune.model_selection import _runs
-from skdptune.model_selection._runs import Runner
+from skdptune.model_selection import _folders, _quiet, _runs
+from skdptune.model_selection._engine import Runner
 from skdptune.run_counts import Finite, Fixed, Geometric
 from tests.candidates.toys import GaussianToy, GlobalToy, PlantedToy
 
@@ -181,7 +181,7 @@ def test_ties_are_broken_by_marks_not_by_position(rows, recorded):
 
 
 def test_maps_of_rows_live_in_a_private_folder_and_die(rows):
-    with _runs._private_folder() as folder:
+    with _folders.private_folder() as folder:
         assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
         open(os.path.join(folder, "map"), "w").close()
     assert not os.path.exists(folder)
@@ -189,14 +189,14 @@ def test_maps_of_rows_live_in_a_private_folder_and_die(rows):
 
 def test_folders_of_killed_searches_are_swept():
     base = os.path.dirname(tempfile.mkdtemp(prefix="skdptune-999999999-", dir=tempfile.gettempdir()))
-    _runs._sweep(base)
+    _folders._sweep(base)
     assert not [name for name in os.listdir(base) if name.startswith("skdptune-999999999-")]
 
 
 def test_quiet_nests_and_restores():
     out = sys.stdout
-    with _runs.quiet():
-        with _runs.quiet():
+    with _quiet.quiet():
+        with _quiet.quiet():
             print("lost")
         assert sys.stdout is not out
         assert isinstance(sys.stdout, io.TextIOBase)

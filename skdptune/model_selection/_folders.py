@@ -1,0 +1,41 @@
+"""Folders that nobody else can read, removed whatever happens."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+
+__all__ = ["private_folder"]
+
+
+@contextlib.contextmanager
+def private_folder():
+    """Make a folder for memory maps that nobody else can read, and remove it whatever happens."""
+    base = "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else None
+    folder = tempfile.mkdtemp(prefix=f"skdptune-{os.getpid()}-", dir=base)  # mode 0700
+    try:
+        _sweep(os.path.dirname(folder))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(base):
+    """Remove folders left by searches whose process was killed."""
+    for entry in os.scandir(base):
+        parts = entry.name.split("-")
+        if len(parts) < 3 or parts[0] != "skdptune" or not parts[1].isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            if entry.stat(follow_symlinks=False).st_uid == os.getuid() and not _alive(int(parts[1])):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
