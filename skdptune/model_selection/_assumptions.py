@@ -90,5 +90,5 @@ def _release(refit, level, seeded):
             "secret."
         )
     else:
-        sentences.append("All randomness is derived from 256 secret bits of the operating system, drawn for this fit alone.")
+        sentences.append("All randomness is derived from 256 secret bits of the operating system, drawn for this fit.")
     return sentences
