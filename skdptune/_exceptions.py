@@ -8,8 +8,10 @@ __all__ = [
     "AllRunsFailedError",
     "BudgetExceededError",
     "CandidateRefusedError",
+    "CheckpointError",
     "InvalidParameterError",
     "InvalidTypeError",
+    "LedgerError",
     "MissingDependencyError",
     "PricingError",
     "PublicSeedWarning",
@@ -18,6 +20,7 @@ __all__ = [
     "ScoringRefusedError",
     "SkdptuneError",
     "SplitRefusedError",
+    "TransportError",
     "UnreachableTargetError",
 ]
 
@@ -62,12 +65,24 @@ class BudgetExceededError(SkdptuneError, ValueError):
     """The budget that was given does not cover the price of the search."""
 
 
+class LedgerError(SkdptuneError, OSError):
+    """A ledger file cannot be opened, read or written, or its history was edited; nothing further is spent."""
+
+
 class AllRunsFailedError(SkdptuneError, RuntimeError):
     """Every run of a search failed; the budget stays charged."""
 
 
 class RunFailedError(SkdptuneError, RuntimeError):
     """A try or the refit failed and the caller asked to stop there; the budget stays charged."""
+
+
+class TransportError(SkdptuneError, OSError):
+    """The rows could not be handed to the workers: a full disk, a folder that cannot be written."""
+
+
+class CheckpointError(SkdptuneError, RuntimeError):
+    """A checkpoint cannot be used, or not by this search; nothing more was spent."""
 
 
 class MissingDependencyError(SkdptuneError, ImportError):

@@ -1,20 +1,47 @@
-"""Budgets that outlive a search: charged once, for the whole search, before a private row is used.
+"""Somebody else's accountant as a ledger: held by reference, charged once per search.
 
-A ledger is held *by reference*. ``clone`` and pickling copy parameters, and a copied accountant counts
-into nowhere: five fits of five clones would have charged nothing. :class:`AccountantHandle`
-therefore refuses to be copied by value, and a handle that arrives in another process refuses to spend.
+``clone`` and pickling copy parameters, and a copied accountant counts into nowhere: five fits of five clones would
+have charged nothing. :class:`AccountantHandle` therefore refuses to be copied by value, and a handle that arrives
+in another process refuses to spend.
 """
 
 import math
 import os
+import sys
+import threading
+import weakref
 
 from skdptune._exceptions import BudgetExceededError, InvalidParameterError
 from skdptune._validation import check_real, invalid_type
 
 __all__ = ["AccountantHandle", "as_ledger", "for_pickling"]
 
-# In a forked child every object made before the fork is a copy: charging it would count into nowhere.
-_BORN_IN = os.getpid()
+# In a forked child every object made before the fork is a copy: charging it would count into nowhere. The package
+# may be loaded lazily, so it notes where it was imported first.
+_BORN_IN = getattr(sys.modules.get("skdptune"), "_BORN_IN", os.getpid())
+
+
+class _Tokens:
+    """The tokens that each accountant was charged for, by the identity of the accountant while it lives."""
+
+    def __init__(self):
+        self.lock = threading.RLock()
+        self._charged = {}
+
+    def of(self, accountant):
+        """Return the dictionary token -> amount of this accountant; it is forgotten with it."""
+        key = id(accountant)
+        if key not in self._charged:
+            try:
+                weakref.finalize(accountant, self._charged.pop, key, None).atexit = False
+            except TypeError:  # no weak references: kept, with the accountant, so that its id is not given away
+                self._charged[key] = ({}, accountant)
+            else:
+                self._charged[key] = ({}, None)
+        return self._charged[key][0]
+
+
+_TOKENS = _Tokens()
 
 
 class AccountantHandle:
@@ -101,6 +128,39 @@ class AccountantHandle:
             ) from None
         self.accountant.spend(epsilon, delta)
 
+    def charge_once(self, token, spent, delta=None):
+        """Charge like :meth:`charge`, but not a token for which this accountant was charged already.
+
+        The accountant lives in this process, and so does the memory of its tokens: a new process, with a new
+        accountant, charges anew.
+
+        Parameters
+        ----------
+        token : str
+            Names the charge: a search that is resumed passes the token of its first attempt.
+        spent : PrivacySpent
+        delta : float, optional
+
+        Raises
+        ------
+        BudgetExceededError, InvalidParameterError
+            As for :meth:`charge`, and for a token that was charged another amount.
+        """
+        if os.getpid() != self._pid:
+            _refuse_elsewhere()
+        amount = self._amount(spent, self.delta if self.delta is not None else delta)
+        with _TOKENS.lock:
+            charged = _TOKENS.of(self.accountant)
+            if token not in charged:
+                self.charge(spent, delta)
+                charged[token] = amount
+            elif charged[token] != amount:
+                raise InvalidParameterError(
+                    f"token must be new, or that of the same charge; this accountant was charged {charged[token]} "
+                    f"(epsilon, delta) for it before, and {amount} is asked now. Nothing was charged. Use a token of "
+                    "its own for each search."
+                )
+
     @staticmethod
     def _amount(spent, delta):
         pure = spent.epsilon(0.0)
@@ -133,6 +193,9 @@ class _Detached:
     def charge(self, spent, delta=None):
         _refuse_elsewhere()
 
+    def charge_once(self, token, spent, delta=None):
+        _refuse_elsewhere()
+
     def __repr__(self):
         return "AccountantHandle(<left behind in another process>)"
 
@@ -146,7 +209,7 @@ def as_ledger(ledger):
 
     Parameters
     ----------
-    ledger : None, AccountantHandle, BudgetAccountant, or object with ``charge``
+    ledger : None, PrivacyLedger, AccountantHandle, BudgetAccountant, or object with ``charge``
 
     Raises
     ------
@@ -154,6 +217,9 @@ def as_ledger(ledger):
     """
     if ledger is None or callable(getattr(ledger, "charge", None)):
         return ledger
+    behind = getattr(ledger, "__skdptune_ledger__", None)
+    if behind is not None:  # an accountant that spends from a PrivacyLedger: charged directly, at the better price
+        return behind
     if callable(getattr(ledger, "check", None)) and callable(getattr(ledger, "spend", None)):
         if os.getpid() != _BORN_IN:
             _refuse_elsewhere()

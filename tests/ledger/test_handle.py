@@ -103,3 +103,59 @@ def test_diffprivlibs_accountant():
     with pytest.raises(BudgetExceededError):
         search_with(small, delta=1e-5).fit(*ROWS)
     assert len(small) == 0
+
+
+def test_a_token_is_charged_once_per_accountant():
+    price = search_with(None).privacy_cost(40)
+    accountant, other = Accountant(100.0), Accountant(100.0)
+    for _ in range(2):
+        as_ledger(accountant).charge_once("monday", price, 1e-5)
+    assert len(accountant.spent) == 1
+    AccountantHandle(other).charge_once("monday", price, 1e-5)
+    AccountantHandle(accountant).charge_once("tuesday", price, 1e-5)
+    assert (len(accountant.spent), len(other.spent)) == (2, 1)
+    with pytest.raises(InvalidParameterError, match="another amount|token must be new"):
+        AccountantHandle(accountant).charge_once("monday", price, 1e-6)
+    with pytest.raises(BudgetExceededError, match="another process"):
+        pickle.loads(pickle.dumps(AccountantHandle(accountant))).charge_once("monday", price, 1e-5)
+
+
+def test_a_refused_token_may_be_tried_again():
+    price, accountant = search_with(None).privacy_cost(40), Accountant(0.01)
+    with pytest.raises(BudgetExceededError):
+        AccountantHandle(accountant).charge_once("x", price, 1e-5)
+    accountant.left = 100.0
+    AccountantHandle(accountant).charge_once("x", price, 1e-5)
+    assert len(accountant.spent) == 1
+
+
+def test_tokens_are_forgotten_with_their_accountant():
+    from skdptune.ledger._handle import _TOKENS
+
+    price = search_with(None).privacy_cost(40)
+    known = len(_TOKENS._charged)
+    for _ in range(3):
+        AccountantHandle(Accountant(100.0)).charge_once("x", price, 1e-5)
+    assert len(_TOKENS._charged) == known
+
+
+class Slotted:
+    """An accountant that cannot be referred to weakly."""
+
+    __slots__ = ("spent",)
+
+    def __init__(self):
+        self.spent = []
+
+    def check(self, epsilon, delta):
+        return True
+
+    def spend(self, epsilon, delta):
+        self.spent.append(epsilon)
+
+
+def test_tokens_of_accountants_without_weak_references():
+    price, accountant = search_with(None).privacy_cost(40), Slotted()
+    for _ in range(2):
+        AccountantHandle(accountant).charge_once("x", price, 1e-5)
+    assert len(accountant.spent) == 1

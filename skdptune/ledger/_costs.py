@@ -1,0 +1,129 @@
+"""What is to be charged, whoever states it, and the row that it becomes in the file."""
+
+import datetime
+import functools
+import os
+from collections import Counter
+from dataclasses import dataclass
+from importlib import metadata
+
+from skdptune._exceptions import InvalidParameterError
+from skdptune._validation import check_integer, invalid_type, invalid_value
+from skdptune.accounting import PrivacyCurve
+from skdptune.ledger._entries import LedgerEntry
+
+__all__ = ["Cost", "check_text", "composed", "cost_of", "earlier_charge", "new_row", "stamp", "versions_in_use"]
+
+_LONGEST = 500  # characters of a token, a description, a reason or a data set's name
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What is to be charged, whoever states it."""
+
+    curve: PrivacyCurve | None
+    what: str
+    assumptions: tuple
+    n_samples: int | None
+    versions: tuple
+
+    def __post_init__(self):
+        if self.n_samples is not None:
+            check_integer("n_samples", self.n_samples, low=1)
+
+
+def cost_of(spent, description):
+    """Return the cost stated by a PrivacySpent, a PrivacyCurve or anything that has a ``curve``."""
+    curve = spent if isinstance(spent, PrivacyCurve) else getattr(spent, "curve", None)
+    if not isinstance(curve, PrivacyCurve):
+        raise invalid_type("spent", "a PrivacySpent or a PrivacyCurve", spent, "Pass search.privacy_cost(n_samples).")
+    run_count = getattr(spent, "run_count", None)
+    what = f"search, tries {run_count!r}" if run_count is not None else f"release, {curve.node.describe()}"
+    return Cost(
+        curve=curve,
+        what=what[:_LONGEST] if description is None else check_text("description", description),
+        assumptions=tuple(getattr(spent, "assumptions", ())),
+        n_samples=getattr(spent, "n_samples", None),
+        versions=tuple(getattr(spent, "versions", ())) or versions_in_use(),
+    )
+
+
+def new_row(kind, token, cost, relation):
+    """Return the plain values of a new entry that charges nothing yet."""
+    return {
+        "kind": kind,
+        "token": token,
+        "what": cost.what,
+        "relation": relation,
+        "n_samples": cost.n_samples,
+        "rdp": "0.0",
+        "aside": "0.0",
+        "epsilon": "0.0",
+        "method": "",
+        "assumptions": [str(sentence) for sentence in cost.assumptions],
+        "digest": None,
+        "slot": None,
+        "versions": [[str(name), str(version)] for name, version in cost.versions],
+        **stamp(),
+    }
+
+
+def stamp():
+    """Return when and by whom an entry is made."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {"when": now.isoformat(timespec="seconds"), "user": _user()}
+
+
+@functools.lru_cache(maxsize=1)
+def _user():
+    """Return the login name of this account (not of the environment), or its number."""
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):
+        return str(getattr(os, "getuid", lambda: "")())
+
+
+@functools.lru_cache(maxsize=1)
+def versions_in_use():
+    """Return ((library, version), ...) for a charge that states none."""
+    try:
+        return (("skdptune", metadata.version("skdptune")),)
+    except metadata.PackageNotFoundError:
+        return ()
+
+
+def earlier_charge(page, row):
+    """Return the entry that charged ``row`` before, None if its token is new, or refuse."""
+    found = page.of_token(row["token"])
+    if not found:
+        return None
+    first = found[0]
+    same_kind = first["kind"] == row["kind"] or (first["kind"], row["kind"]) == ("planned", "charge")
+    if row["digest"] is None or first["digest"] is None:
+        same_price = (first["epsilon"], first["n_samples"]) == (row["epsilon"], row["n_samples"])
+    else:
+        same_price = first["digest"] == row["digest"]
+    if len(found) == 1 and same_kind and same_price:
+        return LedgerEntry.from_row(first)
+    raise InvalidParameterError(
+        f"token must be new, or that of the same charge; {row['token']!r} names entry {first['seq']} "
+        f"({found[-1]['kind']}: {first['what']}), which is another one. Nothing was charged. Use a token of its own "
+        "for each search."
+    )
+
+
+def composed(curves):
+    """Return the curve of all of ``curves``; equal ones are composed by counting."""
+    parts = [count * curve for curve, count in Counter(curves).items()] if len(curves) > 1 else curves
+    return functools.reduce(lambda one, other: one + other, parts)
+
+
+def check_text(name, value):
+    """Return ``value`` if it is a text of reasonable length."""
+    if not isinstance(value, str):
+        raise invalid_type(name, "a text", value)
+    if not value.strip() or len(value) > _LONGEST:
+        raise invalid_value(name, f"a text of 1 to {_LONGEST} characters", value)
+    return value

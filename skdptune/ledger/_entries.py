@@ -1,0 +1,155 @@
+"""What a ledger remembers: frozen entries, and how they are exported."""
+
+import csv
+import io
+import json
+from dataclasses import asdict, dataclass, fields
+
+__all__ = ["LedgerEntry", "PlannedEntry", "entries_as_csv", "entries_as_json"]
+
+_CURATORS = frozenset({"when", "user", "token", "hash"})
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One line of a ledger's history.
+
+    Parameters
+    ----------
+    seq : int
+        1, 2, 3, ... in the order of charging.
+    kind : {"charge", "reserve", "claim", "release", "plan", "planned"}
+        A price charged; a price held, the search that uses it, or its return; a registered plan; a charge
+        that the plan has paid for.
+    token : str
+        Names the charge: a second charge of the same token is the same charge.
+    when : str
+        UTC, ISO 8601.
+    what : str
+        The search or release, in words.
+    relation : str
+    n_samples : int or None
+        The public number of rows; None where there is none.
+    rdp : float
+        Added to the total at the ledger's order, in nats; negative for a release.
+    aside : float
+        Added to the mass set aside.
+    epsilon : float
+        What this entry alone costs at the ledger's delta, in nats (for comparison: totals are kept at one Renyi order).
+    method : str
+        How ``rdp`` was priced: "renyi", "pair", "basic" or "plan".
+    assumptions : tuple of str
+    digest : str or None
+        Of the privacy curve; equal curves have equal digests in every process.
+    slot : int or None
+        Which planned search this is.
+    versions : tuple of (str, str)
+    user : str
+        Login name of the account that charged.
+    hash : str
+        Of this entry and all before it.
+
+    Examples
+    --------
+    >>> LedgerEntry.__dataclass_params__.frozen
+    True
+    """
+
+    seq: int
+    kind: str
+    token: str
+    when: str
+    what: str
+    relation: str
+    n_samples: int | None
+    rdp: float
+    aside: float
+    epsilon: float
+    method: str
+    assumptions: tuple
+    digest: str | None
+    slot: int | None
+    versions: tuple
+    user: str
+    hash: str
+
+    @classmethod
+    def from_row(cls, row):
+        """Return the entry that a row of the file describes."""
+        values = {field.name: row[field.name] for field in fields(cls)}
+        for name in ("rdp", "aside", "epsilon"):
+            values[name] = float(values[name])
+        values["assumptions"] = tuple(values["assumptions"])
+        values["versions"] = tuple(tuple(pair) for pair in values["versions"])
+        return cls(**values)
+
+    def to_dict(self, public=False):
+        """Return plain values, ready for JSON: numbers that JSON has no word for become strings ("inf").
+
+        ``public=True`` leaves out ``when``, ``user``, ``token`` and ``hash`` (from which ``when`` could be guessed):
+        the time between two charges may tell how long a search ran, and so how many tries it made.
+        """
+        values = asdict(self)
+        if public:
+            values = {name: value for name, value in values.items() if name not in _CURATORS}
+        for name in ("rdp", "aside", "epsilon"):
+            values[name] = plain_number(values[name])
+        values["assumptions"] = list(values["assumptions"])
+        values["versions"] = dict(values["versions"])
+        return values
+
+
+@dataclass(frozen=True)
+class PlannedEntry:
+    """One search of a registered plan.
+
+    Parameters
+    ----------
+    slot : int
+    what : str
+    digest : str
+        Of its privacy curve.
+    n_samples : int or None
+    epsilon : float
+        What it alone costs at the ledger's delta, in nats.
+    used : bool
+        Whether it has been charged.
+    """
+
+    slot: int
+    what: str
+    digest: str
+    n_samples: int | None
+    epsilon: float
+    used: bool
+
+
+def plain_number(value):
+    """Return a float as JSON can hold it: infinities as "inf" and "-inf".
+
+    Examples
+    --------
+    >>> plain_number(0.5), plain_number(float("inf"))
+    (0.5, 'inf')
+    """
+    return value if value - value == 0 else str(float(value))
+
+
+def entries_as_json(header, entries, public):
+    """Return strict JSON of a whole ledger."""
+    content = {**header, "entries": [entry.to_dict(public) for entry in entries]}
+    return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def entries_as_csv(entries, public):
+    """Return one line per entry under a header of field names; lists are joined by " | "."""
+    names = [field.name for field in fields(LedgerEntry) if not (public and field.name in _CURATORS)]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for entry in entries:
+        values = entry.to_dict(public)
+        values["assumptions"] = " | ".join(values["assumptions"])
+        values["versions"] = " | ".join(f"{name} {version}" for name, version in values["versions"].items())
+        writer.writerow(["" if values[name] is None else values[name] for name in names])
+    return out.getvalue()

@@ -1,0 +1,297 @@
+"""The file side of a ledger: opening it, copies of it, totals and history. Nothing here charges."""
+
+import math
+import os
+from fractions import Fraction
+
+from skdptune._exceptions import InvalidParameterError, LedgerError
+from skdptune.accounting._relations import check_relation
+from skdptune.ledger._entries import LedgerEntry, PlannedEntry, entries_as_csv, entries_as_json, plain_number
+from skdptune.ledger._filter import budget_at, exact
+from skdptune.ledger._store import FORMAT, Store, refuse_network
+from skdptune.ledger._terms import absolute, asked_terms, complete_terms, for_divergence
+
+__all__ = ["LedgerFile", "plan_of", "rounded", "totals"]
+
+
+class LedgerFile:
+    """A ledger that can be read; :class:`PrivacyLedger` adds what charges it."""
+
+    #: The same budget in every process: copies of a search may carry it along.
+    shared_across_processes = True
+
+    def __init__(self, path, epsilon, delta, relation="zero-out", order=None, dataset=None, delta_aside=None):
+        asked = asked_terms(epsilon, delta, relation, order, dataset, delta_aside)
+        self._use(absolute(path))
+        refuse_network(self.path)
+        if not os.path.lexists(self.path):
+            Store.create(self.path, complete_terms(asked))
+        self._load()
+        self._compare(asked)
+
+    @classmethod
+    def open(cls, path):
+        """Open the ledger at ``path``, whatever its terms; nothing is made.
+
+        Raises
+        ------
+        LedgerError
+            If there is none, or it cannot be used.
+        """
+        ledger = object.__new__(cls)
+        ledger._use(absolute(path))
+        refuse_network(ledger.path)
+        ledger._load()
+        return ledger
+
+    def _use(self, path):
+        self.path, self._store = path, Store(path)
+
+    def _load(self):
+        self._store.check()
+        self._adopt(self._store.terms())
+
+    def _adopt(self, terms):
+        try:
+            self.epsilon, self.delta = float(terms["epsilon"]), float(terms["delta"])
+            self.order, self.delta_aside = float(terms["order"]), float(terms["delta_aside"])
+            self.relation, self.dataset = check_relation(terms["relation"]), str(terms["dataset"])
+            self.identity, self.created = str(terms["identity"]), str(terms["created"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerError(
+                f"path must be a ledger with readable terms; {self.path!r} lacks them ({type(error).__name__}). "
+                "Restore a copy."
+            ) from None
+        self.rdp_budget = budget_at(self.order, self.epsilon, for_divergence(self.order, self.delta, self.delta_aside))
+        self._terms = terms
+
+    def _compare(self, asked):
+        differ = [name for name, value in asked.items() if value is not None and value != getattr(self, name)]
+        if differ:
+            found = ", ".join(f"{name}={getattr(self, name)!r}" for name in differ)
+            got = ", ".join(f"{name}={asked[name]!r}" for name in differ)
+            raise InvalidParameterError(
+                f"path must be a new file or a ledger of the same terms; {self.path!r} was made with {found}, got "
+                f"{got}. A budget is fixed when its ledger is made: use PrivacyLedger.open(path) to go on with it."
+            )
+
+    # ------------------------------------------------------------------ copies are the same budget
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _restored, (type(self), self.path, self._terms)
+
+    def __eq__(self, other):
+        if not isinstance(other, LedgerFile):
+            return NotImplemented
+        return (self.path, self.identity) == (other.path, other.identity)
+
+    def __hash__(self):
+        return hash((self.path, self.identity))
+
+    def __repr__(self):
+        return (
+            f"PrivacyLedger({self.path!r}, epsilon={self.epsilon!r}, delta={self.delta!r}, "
+            f"relation={self.relation!r}, order={self.order!r})"
+        )
+
+    def __str__(self):
+        return self.summary()
+
+    # ------------------------------------------------------------------ totals
+
+    @property
+    def spent(self):
+        """What has been charged, as an epsilon (nats) at the ledger's delta, rounded up."""
+        return self.epsilon_spent()
+
+    @property
+    def remaining(self):
+        """What is left, as an epsilon (nats) at the ledger's delta, rounded down."""
+        return max(rounded(exact(self.epsilon) - exact(self.spent), -math.inf), 0.0)
+
+    def epsilon_spent(self):
+        """Return :attr:`spent`.
+
+        Notes
+        -----
+        It is where the total stands: at a finite order the Renyi total converted at the ledger's delta, so the first
+        charge also pays the conversion. For charges chosen one after another the *guarantee* is the ledger's epsilon.
+        """
+        with self._store.reading(self.identity) as page:
+            plans = page.of_kind("plan")
+            rdp, aside = totals(page)
+        if plans:
+            return float(plans[0]["epsilon"])
+        if rdp == 0 and aside == 0:
+            return 0.0
+        # epsilon - (budget - spent): the conversion of budget_at, read backwards, rounded up
+        return max(rounded(exact(self.epsilon) - exact(self.rdp_budget) + rdp, math.inf), 0.0)
+
+    @property
+    def rdp_spent(self):
+        """The total of the charges' Renyi divergences (nats) at ``order``, rounded up; it may reach ``rdp_budget``."""
+        with self._store.reading(self.identity) as page:
+            return rounded(totals(page)[0], math.inf)
+
+    @property
+    def aside_spent(self):
+        """The total mass set aside by the charges, rounded up; it may reach ``delta_aside``."""
+        with self._store.reading(self.identity) as page:
+            return rounded(totals(page)[1], math.inf)
+
+    # ------------------------------------------------------------------ history
+
+    def entries(self):
+        """Return the whole history, oldest first, as a tuple of :class:`LedgerEntry`."""
+        with self._store.reading(self.identity) as page:
+            return tuple(LedgerEntry.from_row(row) for row in page.audited())
+
+    def plan(self):
+        """Return the registered plan as a tuple of :class:`PlannedEntry`; empty without one."""
+        with self._store.reading(self.identity) as page:
+            return plan_of(page)
+
+    def verify(self, head=None):
+        """Check that the history is the one that was written.
+
+        Parameters
+        ----------
+        head : str, optional
+            A hash that :meth:`verify` returned earlier and that was kept elsewhere: it must still be part of the
+            history. This is what tells a rewritten history, or an older copy put in its place, from the true one:
+            whoever can write the file can also compute hashes.
+
+        Returns
+        -------
+        str
+            The hash of the newest entry, to be kept elsewhere.
+
+        Raises
+        ------
+        LedgerError
+            If an entry was edited, removed or inserted.
+        """
+        with self._store.reading(self.identity) as page:
+            hashes = [page.first_hash(), *(row["hash"] for row in page.audited())]
+        if head is not None and head not in hashes:
+            raise LedgerError(
+                f"the history of {self.path!r} no longer contains the entry with hash {head!r}: it was rewritten, or "
+                "an older copy was put in its place. Do not charge it; count everything charged since as spent."
+            )
+        return hashes[-1]
+
+    def to_json(self, path=None, *, public=False):
+        """Return the terms, totals and history as strict JSON, and write it to ``path`` if given.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+        public : bool, default=False
+            True leaves out times, accounts, tokens and hashes. The time between two charges may tell how long a search
+            ran, and so how many tries it made, which is not to be published.
+
+        Returns
+        -------
+        str
+            Infinities are the string "inf". Amounts add up exactly as the decimals that are printed.
+        """
+        header = {
+            "format": FORMAT,
+            **{name: getattr(self, name) for name in ("identity", "created", "dataset", "relation")},
+            **{name: plain_number(getattr(self, name)) for name in ("epsilon", "delta", "delta_aside", "order")},
+            "rdp_budget": self.rdp_budget,
+            **{name: getattr(self, name) for name in ("spent", "remaining", "rdp_spent", "aside_spent")},
+        }
+        if not public:
+            header["head"] = self.verify()
+        return _written(path, entries_as_json(header, self.entries(), public))
+
+    def to_csv(self, path=None, *, public=False):
+        """Return the history as CSV with a header, one line per entry; see :meth:`to_json`."""
+        return _written(path, entries_as_csv(self.entries(), public))
+
+    def summary(self):
+        """Return a short text: terms, what is spent and left, and one line per entry."""
+        entries, plan = self.entries(), self.plan()
+        lines = [
+            f"Privacy ledger {self.path}",
+            f"  data set: {self.dataset or '(not named)'}",
+            f"  budget: epsilon = {self.epsilon:g} at delta = {self.delta:g}, relation {self.relation}, counted at "
+            f"Renyi order {self.order:g}",
+            f"  spent: {_shown(self.spent, up=True)}, left: {_shown(self.remaining, up=False)}, "
+            f"entries: {len(entries)}",
+        ]
+        if plan:
+            lines.append(f"  plan: {sum(entry.used for entry in plan)} of {len(plan)} searches used")
+        lines += [
+            f"  {entry.seq:>4}  {entry.when}  {entry.kind:<8} {_shown(entry.epsilon, up=True):>8}  {entry.what}"
+            for entry in entries
+        ]
+        return "\n".join(lines)
+
+
+def totals(page):
+    """Return the exact sums of both amounts over all entries."""
+    rows = page.amounts()
+    return sum((Fraction(rdp) for rdp, _ in rows), Fraction(0)), sum((Fraction(mass) for _, mass in rows), Fraction(0))
+
+
+def plan_of(page):
+    plans = page.of_kind("plan")
+    if not plans:
+        return ()
+    used = {row["slot"] for row in page.of_kind("planned")}
+    return tuple(
+        PlannedEntry(
+            slot=entry["slot"],
+            what=entry["what"],
+            digest=entry["digest"],
+            n_samples=entry["n_samples"],
+            epsilon=float(entry["epsilon"]),
+            used=entry["slot"] in used,
+        )
+        for entry in plans[0]["planned"]
+    )
+
+
+def rounded(value, towards):
+    """Return a Fraction as a float, rounded towards plus or minus infinity."""
+    number = float(value)
+    while exact(number) < value if towards > 0 else exact(number) > value:
+        number = math.nextafter(number, towards)
+    return number
+
+
+def _shown(value, *, up):
+    """Format with four decimals, rounded to the private side."""
+    if not math.isfinite(value):
+        return str(value)
+    scaled = exact(value) * 10_000
+    return f"{(math.ceil(scaled) if up else math.floor(scaled)) / 1e4:.4f}"
+
+
+def _restored(kind, path, terms):
+    """Rebuild a pickled ledger without touching its file, which this process may not need or see."""
+    ledger = object.__new__(kind)
+    ledger._use(path)
+    ledger._adopt(terms)
+    return ledger
+
+
+def _written(path, text):
+    if path is not None:
+        try:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+        except OSError as error:
+            raise LedgerError(
+                f"path must be a file that can be written; {str(path)!r} cannot ({error.strerror}). The ledger is "
+                "unharmed."
+            ) from None
+    return text

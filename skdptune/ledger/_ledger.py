@@ -1,0 +1,473 @@
+"""``PrivacyLedger``: one budget across searches, users and processes.
+
+Reading order: :meth:`PrivacyLedger.charge_once`, ``_append`` (the one place where something is charged),
+``_filter`` (the arithmetic), ``_store`` (the file).
+"""
+
+import math
+import secrets
+import sys
+
+from skdptune._exceptions import BudgetExceededError, InvalidParameterError, RelationMismatchError
+from skdptune._validation import check_instance, check_real, invalid_value
+from skdptune.accounting import PrivacyCurve
+from skdptune.ledger._claims import Claim
+from skdptune.ledger._costs import Cost, check_text, composed, cost_of, earlier_charge, new_row, stamp, versions_in_use
+from skdptune.ledger._digest import curve_digest
+from skdptune.ledger._entries import LedgerEntry
+from skdptune.ledger._file import LedgerFile, plan_of, totals
+from skdptune.ledger._filter import choose, exact, prices_of
+
+__all__ = ["PrivacyLedger"]
+
+
+class PrivacyLedger(LedgerFile):
+    """A privacy budget kept in a file: charged before a private row is used, never edited.
+
+    Pass it as ``ledger=`` to any number of searches, in any number of processes. Each is charged its whole
+    price before it reads a row, and is refused if the total would pass the budget.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A file on a local disk. Opened if it exists (and its terms are the same), else made with mode 0600.
+    epsilon : float > 0
+        The budget, in nats.
+    delta : float in [0, 1)
+        The budget's delta. At 0, pure epsilons are added up.
+    relation : {"zero-out", "replace-one", "add-remove"}, default="zero-out"
+        Charges under another relation are refused.
+    order : float in (1, inf], optional
+        The Renyi order at which charges are added up, fixed for good. None takes the order that admits the most
+        Gaussian charges; :func:`best_order` finds the one for your kind of search. At infinity, (epsilon, delta)
+        promises are added up.
+    dataset : str, optional
+        Which data this budget is for, in words. One ledger must cover every release about the same people.
+    delta_aside : float in [0, delta), optional
+        The part of ``delta`` kept for charges whose divergence is finite only outside a small mass. Defaults to a
+        tenth (all of it at order infinity).
+
+    Attributes
+    ----------
+    path, epsilon, delta, relation, order, dataset, delta_aside
+        As given or chosen. ``dataset`` is "" if none was named.
+    rdp_budget : float
+        The Renyi divergence (nats) at ``order`` that implies (epsilon, delta).
+    created : str
+        UTC, ISO 8601.
+    identity : str
+        A random name of this ledger.
+
+    Raises
+    ------
+    LedgerError
+        For a file that cannot be used: not a ledger, damaged, read-only, of a newer format.
+    InvalidParameterError, InvalidTypeError
+        For other terms than those stored, and for a file system that is known to span machines.
+
+    See Also
+    --------
+    best_order : The order for a typical charge.
+
+    Notes
+    -----
+    *Guarantee.* All releases charged here together are (epsilon, delta)-differentially private under ``relation``,
+    also if each was chosen after seeing the results of those before it. With a registered plan: if each release is
+    one of the planned ones.
+
+    *Assumes* what each entry's ``assumptions`` list, and that the releases use independent coins (two searches with
+    one ``random_state`` do not), that everything published about the data set is charged, and that the file is not
+    deleted, edited or replaced by an older copy.
+
+    ``spent`` is where the total stands. The guarantee that holds for adaptively chosen charges is (epsilon, delta)
+    of the ledger, not the smaller number spent so far.
+
+    A copy, a clone's and a pickle's ledger are the same file: they spend the same budget.
+
+    References
+    ----------
+    Feldman and Zrnic, arXiv 2008.11193; Lecuyer, arXiv 2103.01379; theory page "Filters".
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from skdptune.accounting import PrivacyCurve
+    >>> path = os.path.join(tempfile.mkdtemp(), "budget.ledger")
+    >>> ledger = PrivacyLedger(path, epsilon=1.0, delta=0, dataset="ward 7, 2024")
+    >>> entry = ledger.charge_curve(PrivacyCurve.pure(0.25), "histogram of ages")
+    >>> ledger.spent, ledger.remaining, ledger.affordable(PrivacyCurve.pure(0.25))
+    (0.25, 0.75, 3)
+    >>> [entry.what for entry in PrivacyLedger.open(path).entries()]
+    ['histogram of ages']
+    """
+
+    # ------------------------------------------------------------------ charging
+
+    def charge(self, spent, delta=None, description=None):
+        """Charge the whole price of a search, or refuse and charge nothing.
+
+        Parameters
+        ----------
+        spent : PrivacySpent
+            Such as ``search.privacy_cost(n)``; searches call this themselves.
+        delta : float, optional
+            Where the search has no finite divergence at the ledger's order (and always at order infinity), it
+            may be charged as an (epsilon, delta) promise at this delta, which is taken from ``delta_aside``.
+        description : str, optional
+            What the entry says; defaults to the search in words.
+
+        Returns
+        -------
+        LedgerEntry
+
+        Raises
+        ------
+        BudgetExceededError
+            If the total would pass the budget.
+        PricingError
+            If the search has no finite price at this order; RelationMismatchError if it has another relation.
+        LedgerError
+            If the file cannot be written. Then nothing was charged, unless the message says otherwise.
+        """
+        return self._append("charge", secrets.token_hex(16), cost_of(spent, description), delta)
+
+    def charge_once(self, token, spent, delta=None, description=None):
+        """Charge like :meth:`charge`, but a token that was charged before is not charged again.
+
+        Parameters
+        ----------
+        token : str
+            Names the charge. A search that is resumed passes the token of its first attempt.
+        spent, delta, description
+            As for :meth:`charge`.
+
+        Returns
+        -------
+        LedgerEntry
+            The new entry, or the earlier one.
+
+        Raises
+        ------
+        BudgetExceededError, PricingError, LedgerError
+            As for :meth:`charge`.
+        InvalidParameterError
+            If the token was used for something else.
+        """
+        return self._append("charge", check_text("token", token), cost_of(spent, description), delta)
+
+    def charge_curve(self, curve, description, *, delta=None, token=None, assumptions=(), n_samples=None):
+        """Charge a private release made outside any search.
+
+        Parameters
+        ----------
+        curve : PrivacyCurve
+            Its cost, under the ledger's relation.
+        description : str
+        delta, token
+            As for :meth:`charge_once`.
+        assumptions : sequence of str
+            What the cost rests on.
+        n_samples : int, optional
+            The number of rows, where it is public.
+
+        Returns
+        -------
+        LedgerEntry
+        """
+        check_instance("curve", curve, PrivacyCurve, "a PrivacyCurve")
+        cost = Cost(curve, check_text("description", description), tuple(assumptions), n_samples, versions_in_use())
+        token = secrets.token_hex(16) if token is None else check_text("token", token)
+        return self._append("charge", token, cost, delta)
+
+    def reserve(self, token, spent, delta=None, description=None):
+        """Hold the price of a search that will be run later.
+
+        It counts as spent. ``fit`` with ``ledger=ledger.claim(token)`` uses it; :meth:`release` gives it back while
+        nothing has.
+
+        Parameters
+        ----------
+        token : str
+        spent, delta, description
+            As for :meth:`charge`.
+
+        Returns
+        -------
+        LedgerEntry
+        """
+        return self._append("reserve", check_text("token", token), cost_of(spent, description), delta)
+
+    def claim(self, token):
+        """Return what to pass as ``ledger=`` to the one search that uses the reservation ``token``."""
+        return Claim(self, check_text("token", token))
+
+    def release(self, token, reason):
+        """Give back a reservation that nothing has claimed: no private row was used for it.
+
+        What was charged, or claimed by a search, stays charged whatever became of it: a crashed search has read
+        the data.
+
+        Parameters
+        ----------
+        token : str
+        reason : str
+            Goes into the history.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such reservation or it was claimed.
+        """
+        token, reason = check_text("token", token), check_text("reason", reason)
+        with self._store.writing(self.identity) as page:
+            kinds = {row["kind"]: row for row in page.of_token(token)}
+            if "release" in kinds:
+                return LedgerEntry.from_row(kinds["release"])
+            if "reserve" not in kinds or "claim" in kinds:
+                state = "it was claimed by a search" if "claim" in kinds else "it is no reservation"
+                raise InvalidParameterError(
+                    f"token must name a reservation that no search has used; {token!r} cannot be released, {state}. "
+                    "What a private fit may have begun with stays charged."
+                )
+            held = kinds["reserve"]
+            row = {**held, "kind": "release", "what": reason, "epsilon": "0.0", **stamp()}
+            del row["hash"]
+            row["rdp"], row["aside"] = _negated(held["rdp"]), _negated(held["aside"])
+            return LedgerEntry.from_row(page.append(row))
+
+    def register_plan(self, spents, description=None):
+        """Fix the searches to come, and pay for all of them at once, at the tighter price of a fixed plan.
+
+        The composition of the whole plan is checked against the budget here; afterwards only the planned searches
+        are accepted, each once, in any order. What is left out stays paid for.
+
+        Parameters
+        ----------
+        spents : sequence of PrivacySpent or PrivacyCurve
+            Chosen without looking at any result.
+        description : str, optional
+
+        Returns
+        -------
+        epsilon : float
+            Of the whole plan at the ledger's delta, in nats.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the plan costs more than the budget.
+        InvalidParameterError
+            If something was charged before, or a search could not be recognised later.
+
+        Notes
+        -----
+        *Guarantee.* The planned searches together are (epsilon, delta)-differentially private. What they do may depend
+        on earlier results, and so may their order; their costs may not (theory page "Filters", Theorem F4).
+        """
+        costs = [cost_of(spent, None) for spent in spents]
+        if not costs:
+            raise invalid_value("spents", "at least one search", spents)
+        for cost in costs:
+            self._check_relation(cost.curve)
+        digests = [curve_digest(cost.curve) for cost in costs]
+        if None in digests:
+            raise InvalidParameterError(
+                f"spents must be searches that another process can recognise; number {digests.index(None) + 1} has a "
+                "cost without a value of its own. Build it from numbers (PrivacyCurve.from_rdp, say)."
+            )
+        epsilon = composed([cost.curve for cost in costs]).epsilon(self.delta)
+        if not _at_most(epsilon, self.epsilon):
+            raise BudgetExceededError(
+                f"spents must cost at most epsilon={self.epsilon:g} together at delta={self.delta:g}; they cost "
+                f"{epsilon:.6g}. Plan fewer searches, smaller means of n_iter or cheaper candidates. Nothing was "
+                "registered."
+            )
+        planned = [
+            {"slot": slot, "what": cost.what, "digest": digest, "n_samples": cost.n_samples,
+             "epsilon": repr(self._epsilon_of(cost))}
+            for slot, (cost, digest) in enumerate(zip(costs, digests, strict=True), start=1)
+        ]  # fmt: skip
+        what = f"plan of {len(costs)} searches" if description is None else check_text("description", description)
+        row = new_row("plan", secrets.token_hex(16), Cost(None, what, (), None, versions_in_use()), self.relation)
+        row.update(epsilon=repr(epsilon), method="plan", planned=planned)
+        with self._store.writing(self.identity) as page:
+            if page.last()[0]:
+                raise InvalidParameterError(
+                    "register_plan must come first; this ledger has entries already, and a plan made after seeing a "
+                    "result is no plan. Make a new ledger with what is left of the budget for the data."
+                )
+            page.append(row)
+        return epsilon
+
+    def charge_accountant(self, accountant, token, description=None):
+        """Charge what a diffprivlib ``BudgetAccountant`` has recorded so far, once.
+
+        Parameters
+        ----------
+        accountant : diffprivlib.BudgetAccountant
+            Its ``spent_budget`` is charged, entry by entry; its own ceiling and slack play no part.
+        token : str
+            Names the import: the same token is not charged twice.
+
+        Returns
+        -------
+        LedgerEntry
+        """
+        from skdptune.ledger._interop import cost_of_accountant
+
+        curve, what, assumptions = cost_of_accountant(accountant, self.relation)
+        what = what if description is None else description
+        return self.charge_curve(curve, what, token=token, assumptions=assumptions, delta=None)
+
+    def as_accountant(self):
+        """Return a diffprivlib ``BudgetAccountant`` that spends from this ledger.
+
+        Whatever takes ``accountant=`` in diffprivlib (histograms, means, models) then draws on the same budget. Each
+        spend is charged as the (epsilon, delta) promise that diffprivlib makes.
+
+        Raises
+        ------
+        MissingDependencyError
+            Without diffprivlib.
+        RelationMismatchError
+            Under add-remove, where many of its functions make no promise.
+        """
+        from skdptune.ledger._interop import accountant_for
+
+        return accountant_for(self)
+
+    # ------------------------------------------------------------------ asking first
+
+    def can_afford(self, spent, delta=None):
+        """Return whether :meth:`charge` would be accepted now.
+
+        Parameters
+        ----------
+        spent : PrivacySpent or PrivacyCurve
+        delta : float, optional
+            As for :meth:`charge`.
+
+        Raises
+        ------
+        PricingError
+            If it cannot be priced at all.
+        """
+        return self.affordable(spent, delta) > 0
+
+    def affordable(self, spent, delta=None):
+        """Return how many charges like this would be accepted now.
+
+        Parameters
+        ----------
+        spent : PrivacySpent or PrivacyCurve
+        delta : float, optional
+            As for :meth:`charge`.
+
+        Returns
+        -------
+        int
+        """
+        cost = cost_of(spent, None)
+        self._check_relation(cost.curve)
+        with self._store.reading(self.identity) as page:
+            plan = plan_of(page)
+            rdp, aside = self._left(page)
+        if plan:
+            digest = curve_digest(cost.curve)
+            return sum(not entry.used and entry.digest == digest for entry in plan)
+        price = choose(self._prices(cost, delta), aside)
+        counts = [left // exact(part) for left, part in ((rdp, price.rdp), (aside, price.aside)) if part > 0]
+        return max(0, int(min(counts, default=sys.maxsize)))
+
+    # ------------------------------------------------------------------ inside
+
+    def _check_relation(self, curve):
+        if curve.relation != self.relation:
+            raise RelationMismatchError(
+                f"ledger counts under relation {self.relation!r}; got a price under {curve.relation!r}. Use "
+                f"relation={self.relation!r} for the search, or a ledger of its relation."
+            )
+
+    def _epsilon_of(self, cost):
+        return float(cost.curve.epsilon(self.delta))
+
+    def _prices(self, cost, delta):
+        if delta is not None:
+            delta = check_real("delta", delta, low=0, high=1, high_open=True)
+        return prices_of(cost.curve, self.order, self.delta_aside, delta)
+
+    def _left(self, page):
+        """Return what is left of the two totals, as fractions."""
+        rdp, aside = totals(page)
+        return exact(self.rdp_budget) - rdp, exact(self.delta_aside) - aside
+
+    def _append(self, kind, token, cost, delta):
+        """Charge ``cost`` under ``token`` in one transaction, or raise and charge nothing."""
+        self._check_relation(cost.curve)
+        # everything slow is done before the file is locked
+        row = new_row(kind, token, cost, self.relation)
+        row.update(epsilon=repr(self._epsilon_of(cost)), digest=curve_digest(cost.curve))
+        with self._store.reading(self.identity) as page:
+            planned = bool(page.of_kind("plan"))
+        prices = None if planned else self._prices(cost, delta)
+        with self._store.writing(self.identity) as page:
+            earlier = earlier_charge(page, row)
+            if earlier is not None:
+                return earlier
+            if page.of_kind("plan"):
+                self._take_slot(page, row)
+            else:
+                prices = self._prices(cost, delta) if prices is None else prices
+                self._take_amount(page, row, prices)
+            return LedgerEntry.from_row(page.append(row))
+
+    def _take_amount(self, page, row, prices):
+        rdp, aside = self._left(page)
+        price = choose(prices, aside)
+        if exact(price.rdp) > rdp or exact(price.aside) > aside:
+            raise BudgetExceededError(self._refusal(row, price, rdp, aside, empty=not page.last()[0]))
+        row.update(rdp=repr(price.rdp), aside=repr(price.aside), method=price.method)
+
+    def _refusal(self, row, price, rdp, aside, empty):
+        kept = f"epsilon={self.epsilon:g} at delta={self.delta:g}"
+        if exact(price.rdp) > rdp:
+            unit = "" if math.isinf(self.order) else f" nats at Renyi order {self.order:g}"
+            asked, left = f"{price.rdp:.6g}{unit}", f"{float(max(rdp, 0)):.6g}{unit}"
+        else:
+            asked, left = f"a delta of {price.aside:.3g}", f"{float(max(aside, 0)):.3g} for such deltas"
+        return (
+            f"ledger must have room for the whole price; {row['what']} asks for {asked} (alone it would cost epsilon="
+            f"{float(row['epsilon']):.4g}), and {left} is left of {kept}. Nothing was charged. Lower the mean of "
+            "n_iter or the candidates' epsilon"
+            + (
+                ", register it as a plan (register_plan pays the tighter price of searches fixed in advance), or make "
+                "the ledger at the order that best_order(epsilon, delta, spent) finds."
+                if empty
+                else "; a budget that is used up stays used up for this data set."
+            )
+        )
+
+    def _take_slot(self, page, row):
+        if row["kind"] == "reserve":
+            raise InvalidParameterError("reserve must not be used with a plan: its searches are paid for already.")
+        free = [entry for entry in plan_of(page) if not entry.used]
+        fits = [entry for entry in free if entry.digest == row["digest"]]
+        if not fits:
+            names = "; ".join(f"{entry.slot}: {entry.what}" for entry in free) or "none"
+            raise BudgetExceededError(
+                f"ledger must only be charged what its plan holds; {row['what']} (epsilon={float(row['epsilon']):.4g}) "
+                f"is not among the planned searches still unused ({names}). Nothing was charged. A plan pays for "
+                "exactly the searches that were registered: same settings, same number of rows, same relation."
+            )
+        row.update(kind="planned", slot=fits[0].slot, method="plan")
+
+
+
+
+def _at_most(value, limit):
+    """Return whether ``value`` is finite and at most ``limit``, as decimals."""
+    return math.isfinite(value) and exact(value) <= exact(limit)
+
+
+def _negated(text):
+    return repr(-float(text) + 0.0)

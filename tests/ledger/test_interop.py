@@ -1,0 +1,99 @@
+"""One budget for searches and for diffprivlib's own releases, with the real library."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from skdptune import PrivateRandomSearchCV
+from skdptune._exceptions import BudgetExceededError, InvalidParameterError, InvalidTypeError, RelationMismatchError
+from skdptune.accounting import PrivacyCurve
+from skdptune.ledger import PrivacyLedger, as_ledger
+from tests.candidates.toys import GaussianToy
+
+diffprivlib = pytest.importorskip("diffprivlib")
+ROWS = np.zeros((40, 2)), np.arange(40) % 2
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return PrivacyLedger(tmp_path / "pure", epsilon=1.0, delta=0)
+
+
+def test_histograms_and_means_draw_from_the_ledger(ledger):
+    accountant, values = ledger.as_accountant(), np.linspace(0, 1, 50)
+    diffprivlib.tools.histogram(values, epsilon=0.25, range=(0, 1), accountant=accountant)
+    diffprivlib.tools.mean(values, epsilon=0.5, bounds=(0, 1), accountant=accountant)
+    assert [entry.rdp for entry in ledger.entries()] == [0.25, 0.5]
+    assert tuple(accountant.total()) == (0.75, 0.0) and len(accountant) == 2
+    assert 0.2499 < accountant.remaining()[0] <= 0.25 and accountant.remaining(2)[0] <= 0.125
+    for error in (diffprivlib.utils.BudgetError, BudgetExceededError):
+        with pytest.raises(error, match="room for"):
+            diffprivlib.tools.mean(values, epsilon=0.5, bounds=(0, 1), accountant=accountant)
+    assert ledger.spent == 0.75 and "diffprivlib keeps" in ledger.entries()[0].assumptions[0]
+
+
+def test_a_spend_that_lost_the_race_is_refused_too(ledger):
+    accountant = ledger.as_accountant()
+    assert accountant.check(1.0, 0)
+    ledger.charge_curve(PrivacyCurve.pure(0.5), "somebody else")
+    with pytest.raises(diffprivlib.utils.BudgetError):
+        accountant.spend(1.0, 0)
+    assert len(accountant) == 0 and len(ledger.entries()) == 1
+
+
+def test_models_contexts_and_copies_spend_from_the_same_file(ledger):
+    accountant = ledger.as_accountant()
+    model = diffprivlib.models.GaussianNB(epsilon=0.25, bounds=(-1, 1), accountant=accountant)
+    model.fit(*ROWS)
+    copy.deepcopy(model).fit(*ROWS)
+    with pickle.loads(pickle.dumps(accountant)):
+        diffprivlib.tools.count_nonzero(ROWS[1], epsilon=0.25)
+    assert ledger.spent == 0.75 and repr(accountant).endswith("as_accountant()")
+    assert copy.copy(accountant) is copy.deepcopy(accountant) is accountant
+
+
+def test_a_search_given_the_accountant_charges_the_ledger_itself(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a", 10.0, 1e-5)
+    accountant = ledger.as_accountant()
+    assert as_ledger(accountant) is ledger
+    PrivateRandomSearchCV(GaussianToy(s=4.0), {"s": [4.0]}, n_iter=3, ledger=accountant).fit(*ROWS)
+    assert [entry.method for entry in ledger.entries()] != ["basic"] and len(ledger.entries()) == 1
+
+
+def test_deltas_come_from_the_part_kept_for_them(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a", epsilon=3.0, delta=1e-5, order=math.inf)
+    ledger.as_accountant().spend(1.0, 1e-6)
+    assert (ledger.spent, ledger.aside_spent) == (1.0, 1e-6)
+
+
+def test_replaced_rows_are_charged_as_two_steps(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a", 1.0, 0, relation="replace-one")
+    ledger.as_accountant().spend(0.25, 0)
+    assert ledger.spent == 0.5
+
+
+def test_a_private_number_of_rows_is_refused(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a", 1.0, 0, relation="add-remove")
+    for using in (ledger.as_accountant, lambda: ledger.charge_accountant(diffprivlib.BudgetAccountant(), "x")):
+        with pytest.raises(RelationMismatchError, match="number of rows"):
+            using()
+
+
+def test_what_an_accountant_has_recorded_is_charged_once(ledger):
+    accountant = diffprivlib.BudgetAccountant(epsilon=5, delta=1e-3)
+    for epsilon in (0.2, 0.3):
+        accountant.spend(epsilon, 0)
+    entry = ledger.charge_accountant(accountant, "notebook of May")
+    assert entry.rdp == 0.5 and "2 releases" in entry.what
+    assert ledger.charge_accountant(accountant, "notebook of May") == entry and ledger.spent == 0.5
+    accountant.spend(0.1, 0)
+    with pytest.raises(InvalidParameterError, match="notebook of May"):
+        ledger.charge_accountant(accountant, "notebook of May")
+    with pytest.raises(BudgetExceededError):
+        ledger.charge_accountant(accountant, "again")
+    for other in (3, ledger.as_accountant()):
+        with pytest.raises(InvalidTypeError, match="accountant"):
+            ledger.charge_accountant(other, "x")
