@@ -1,0 +1,197 @@
+"""The content of a report as one plain dictionary: what ``to_json`` writes and the other formats show."""
+
+import math
+
+from skdptune._exceptions import SkdptuneError
+from skdptune._rounding import nats_up, percent_up
+from skdptune.model_selection._spent import dearest, quantile
+from skdptune.report import _words
+from skdptune.report._meaning import attacker
+
+__all__ = ["FORMAT", "VERSION", "document", "jsonable"]
+
+FORMAT = "skdptune-privacy-report"
+VERSION = 1
+_WEAK = 0.9  # an advantage from which on a report says that little protection is left
+
+
+def document(report):
+    """Return everything a report says, in plain values.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+
+    Returns
+    -------
+    dict
+        As described by the schema; infinities are still floats.
+    """
+    spent, delta = report.spent, report.delta
+    meaning = {"whole_search": attacker(spent.curve, delta), "single_run": attacker(spent.single_run, delta)}
+    prices = [_prices(spent, each) for each in report.deltas]
+    main = next(row for row in prices if row["delta"] == delta)
+    found = {
+        "format": FORMAT,
+        "version": VERSION,
+        "title": report.title,
+        "prepared_for": report.prepared_for,
+        "prepared_by": report.prepared_by,
+        "data": report.data,
+        "date": report.date,
+        "notes": report.notes,
+        "stage": spent.stage,
+        "relation": spent.relation,
+        "n_samples": spent.n_samples,
+        "delta": delta,
+        "epsilon": main["whole_search"],
+        "method": main["method"],
+        "prices": prices,
+        "attacker": meaning,
+        "tries": _tries(spent.run_count),
+        "settings": _settings(spent),
+        "score_noise": _score_noise(spent),
+        "released": _released(spent),
+        "never_published": list(_words.NEVER_PUBLISHED),
+        "assumptions": list(spent.assumptions),
+        "not_covered": list(_words.NOT_COVERED),
+        "references": list(_words.REFERENCES),
+        "versions": dict(spent.versions),
+    }
+    return {**found, "warnings": _warnings(found)}
+
+
+def _prices(spent, delta):
+    whole = spent.epsilon(delta)
+    part = dearest(spent.selection, delta)
+    part.epsilon(delta)  # a selection remembers which bound gave its latest answer
+    return {
+        "delta": delta,
+        "single_run": spent.single_run.epsilon(delta),
+        "selection": spent.selection.epsilon(delta),
+        "refit": None if spent.refit is None else spent.refit.epsilon(delta),
+        "whole_search": whole,
+        "closed_form": spent.closed_form_epsilon(delta),
+        "method": part.method,
+    }
+
+
+def _tries(run_count):
+    """Describe the distribution of the number of tries; nothing here knows how many there were."""
+    try:
+        values = run_count.to_dict()
+    except (SkdptuneError, TypeError, ValueError):
+        values = None
+    return {
+        "distribution": repr(run_count),
+        "arguments": values,
+        "mean": float(run_count.mean),
+        "none_at_all": float(run_count.p_zero),
+        "largest": run_count.support_max,
+        "median": quantile(run_count, 0.5),
+        "within_99_percent": quantile(run_count, 0.99),
+        "certain": bool(run_count.support_max is not None and run_count.pmf(run_count.support_max) >= 1.0),
+    }
+
+
+def _settings(spent):
+    settings = spent.settings
+    if settings is None:
+        return None
+    target = None
+    if settings.target is not None:
+        target = {"epsilon": settings.target[0], "delta": settings.target[1], "level": settings.level}
+    return {
+        "estimator": settings.estimator,
+        "space": [{"parameter": name, "drawn_from": text} for name, text in settings.space],
+        "split": settings.split,
+        "scoring": settings.scoring,
+        "released_model": settings.released_model,
+        "public_validation": settings.public_validation,
+        "seeded": settings.seeded,
+        "target": target,
+    }
+
+
+def _score_noise(spent):
+    if spent.score_noise is None:
+        return None
+    return {
+        "noise": repr(spent.score_noise),
+        "standard_deviation": spent.score_standard_deviation,
+        "scored_rows": spent.n_scored,
+    }
+
+
+def _released(spent):
+    settings = spent.settings
+    score = "Its score on held-out private rows, with noise."
+    if settings is not None and settings.public_validation:
+        score = "Its score on public rows, without noise."
+    model = _words.RELEASED_MODELS[settings.released_model] if settings is not None else "The published model, if any."
+    return [
+        "The settings of the best try.",
+        score,
+        model,
+        "This price, with the settings it was computed from, the label set and the names and number of columns.",
+    ]
+
+
+def _warnings(found):
+    """Return what a reader must know before anything else; the gravest first."""
+    settings, delta, n_samples = found["settings"] or {}, found["delta"], found["n_samples"]
+    advantage = found["attacker"]["whole_search"]["advantage"]
+    warnings = []
+    if not math.isfinite(found["epsilon"]):
+        warnings.append(
+            f"NO GUARANTEE at delta = {delta:g}: no finite epsilon is known. Do not release on the strength of "
+            "this report."
+        )
+    if settings.get("seeded"):
+        warnings.append(
+            "A SEED WAS GIVEN (random_state). Whoever learns it can repeat every draw of noise and the guarantee is "
+            "void towards them. A release should be made with random_state=None."
+        )
+    if found["stage"] == "quote":
+        warnings.append(
+            "This is a quote, made before any data was used. Nothing has been released and nothing has been spent."
+        )
+    if found["stage"] == "inner":
+        warnings.append(
+            "This is the price of a search inside another search. What was released is priced by the outer search; "
+            "file that report instead."
+        )
+    if math.isfinite(found["epsilon"]) and advantage >= _WEAK:
+        warnings.append(
+            f"The protection is weak: the bound on an attacker's advantage is {percent_up(advantage)} "
+            f"(epsilon {nats_up(found['epsilon'])})."
+        )
+    if n_samples is not None and delta * n_samples >= 1:
+        warnings.append(
+            f"delta = {delta:g} is not below 1 / {n_samples}: at such a delta even publishing a few people's rows "
+            "in full can count as private. Judge by a smaller delta."
+        )
+    if not found["assumptions"]:
+        warnings.append(
+            "No assumptions are listed, so this price was not made by a search. It proves nothing by itself."
+        )
+    return warnings
+
+
+def jsonable(value):
+    """Return ``value`` with infinite numbers written as the string ``"inf"``, which JSON has no number for.
+
+    Examples
+    --------
+    >>> jsonable({"epsilon": float("inf"), "deltas": (1e-6,)})
+    {'epsilon': 'inf', 'deltas': [1e-06]}
+    """
+    if isinstance(value, dict):
+        return {str(key): jsonable(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(inner) for inner in value]
+    if hasattr(value, "item"):  # numbers of NumPy
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "inf" if value > 0 else str(value)
+    return value

@@ -1,0 +1,79 @@
+"""Reports as a page, as a fragment for a notebook, and the short card of a price."""
+
+from skdptune._rounding import nats_up
+from skdptune.model_selection._spent import SCOPE, STAGES
+from skdptune.report._blocks import Bullets, Notice, Paragraph, Table, escape
+from skdptune.report._style import CLASS, STYLE
+
+__all__ = ["card", "fragment", "page"]
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+body {{margin:0;padding:1rem;background:#e9edf2}}
+@media (prefers-color-scheme:dark) {{body {{background:#0d1014}}}}
+@media (max-width:30rem) {{body {{padding:0}}}}
+@media print {{body {{padding:0;background:#fff}}}}
+main {{margin:0 auto}}
+{style}</style>
+</head>
+<body>
+<main class="{name}">
+<h1>{title}</h1>
+{inner}
+</main>
+</body>
+</html>
+"""
+
+
+def page(title, blocks):
+    """Return a complete HTML document."""
+    inner = "\n".join(block.html(2) for block in blocks)
+    return _PAGE.format(title=escape(title), style=STYLE, name=CLASS, inner=inner)
+
+
+def fragment(title, blocks, level=2):
+    """Return a piece of HTML with its own style, to stand inside another page."""
+    inner = "\n".join(block.html(level + 1) for block in blocks)
+    heading = f"<h{level}>{escape(title)}</h{level}>"
+    return f'<div class="{CLASS}"><style>{STYLE}</style>{heading}{inner}</div>'
+
+
+def card(spent):
+    """Return the short table of a :class:`PrivacySpent` as HTML, for a notebook.
+
+    Parameters
+    ----------
+    spent : PrivacySpent
+
+    Returns
+    -------
+    str
+        Self-contained; what is long is folded away.
+    """
+    delta = spent.default_delta
+    prices = spent.price_rows(delta)
+    strong = [name for name, _ in prices].index("whole search")
+    blocks = []
+    if spent.settings is not None and spent.settings.seeded:
+        blocks.append(Notice("A seed was given (random_state): whoever knows it can undo the noise. Keep it secret."))
+    names = {"(closed form)": "closed form, for comparison"}
+    rows = tuple((names.get(name, name), nats_up(value)) for name, value in prices)
+    blocks.append(Table(f"Price at delta = {delta:g}, rounded up", ("", "epsilon"), rows, strong))
+    blocks.append(Table("How it was found", ("", ""), tuple(spent.facts()), kind="facts"))
+    folded = [
+        ("Assumptions", Bullets(tuple(spent.assumptions), numbered=True)),
+        ("Scope", Paragraph(SCOPE)),
+        ("Versions", Paragraph(", ".join(f"{name} {value}" for name, value in spent.versions) or "not recorded")),
+    ]
+    inner = "\n".join(block.html(4) for block in blocks)
+    inner += "".join(
+        f"<details><summary>{name}</summary>{block.html(4)}</details>" for name, block in folded
+    )
+    return f'<div class="{CLASS}"><style>{STYLE}</style><h3>{escape(STAGES[spent.stage])}</h3>{inner}</div>'

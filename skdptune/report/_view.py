@@ -1,0 +1,271 @@
+"""What a report shows, in order: blocks made from the document, the same for HTML and Markdown."""
+
+import math
+
+from skdptune._rounding import nats_up, number, percent_down, percent_up, significant_down, significant_up
+from skdptune.report import _words
+from skdptune.report._blocks import Bullets, Headline, Notice, Paragraph, Section, Signature, Table
+from skdptune.report._figure import TradeOffFigure
+
+__all__ = ["sections"]
+
+_STAGES = {
+    "quote": "Quote, before any data was used",
+    "spent": "Price of a search that has been made",
+    "inner": "Price of a search inside another search",
+}
+_LONG = 300
+
+
+def sections(found, curves):
+    """Return the blocks of a report.
+
+    Parameters
+    ----------
+    found : dict
+        The document.
+    curves : tuple of PrivacyCurve
+        Of the whole search and of one try, for the figure.
+
+    Returns
+    -------
+    tuple
+    """
+    return (
+        *(Notice(text) for text in found["warnings"]),
+        _headline(found),
+        _about(found),
+        _released(found),
+        _guarantee(found),
+        _attacker(found, curves),
+        _prices(found),
+        _search(found),
+        Section("What this does not cover", (Bullets(found["not_covered"]),)),
+        _assumptions(found),
+        _versions(found),
+        Section("Sign-off", (Signature(_words.SIGNATURES),)),
+    )
+
+
+def _delta_text(delta):
+    return f"{delta:g}"
+
+
+def _headline(found):
+    return Headline(
+        "epsilon", nats_up(found["epsilon"]), f"at delta = {_delta_text(found['delta'])}, for the whole search"
+    )
+
+
+def _about(found):
+    rows = [("Status", _STAGES[found["stage"]])]
+    names = {
+        "data": "Data",
+        "prepared_for": "Prepared for",
+        "prepared_by": "Prepared by",
+        "date": "Date",
+        "notes": "Notes",
+    }
+    rows += [(label, found[key]) for key, label in names.items() if found[key] is not None]
+    rows.append(("Neighbouring data sets", found["relation"]))
+    rows.append(("Rows", "private" if found["relation"] == "add-remove" else number(found["n_samples"], 15)))
+    return Table("What this report is about", ("", ""), tuple(rows), kind="facts")
+
+
+def _released(found):
+    intro = "Nothing has been released yet. A fit releases, once:" if found["stage"] == "quote" else "Released, once:"
+    protected = (
+        "Every person whose row is among the private rows is protected, against everybody who sees what was released, "
+        "whatever else they know; not against those who hold the rows."
+    )
+    never = "Never released, and the price holds only as long as it stays so: " + "; ".join(found["never_published"])
+    return Section(
+        "What is released, and whom it concerns",
+        (Paragraph(intro), Bullets(tuple(found["released"])), Paragraph(never + "."), Paragraph(protected)),
+    )
+
+
+_CASES = {
+    "zero-out": "with that person's row in place and with the row blanked out",
+    "replace-one": "with that person's row and with any other row in its place",
+    "add-remove": "with that person's row and without it",
+}
+
+
+def _guarantee(found):
+    epsilon, delta = found["epsilon"], found["delta"]
+    if not math.isfinite(epsilon):
+        text = f"No guarantee is known at delta = {_delta_text(delta)}."
+        return Section("What the guarantee says", (Paragraph(text),))
+    factor = significant_up(math.exp(epsilon) * (1 + 1e-15)) if epsilon < 690 else "more than 1e299"  # rounded up
+    plus = f", plus delta = {_delta_text(delta)}" if delta else ""
+    text = (
+        f"Take any one person, and any yes-or-no question about what is released. Compare the chance of a yes "
+        f"{_CASES[found['relation']]}. The larger chance is at most {factor} times the smaller one{plus}. "
+        f"(The factor is e to the power epsilon, with epsilon = {nats_up(epsilon)}.)"
+    )
+    meaning = [
+        "epsilon limits how much a release can say about one person: 0 is nothing, and each further unit makes the "
+        "factor 2.72 times as large."
+    ]
+    if delta:
+        meaning.append(
+            f"delta is an allowance on top of that limit. It bounds the chance that a release gives a given person "
+            f"away outright: {_delta_text(delta)}, which is 1 in {_one_in(delta)}."
+        )
+    else:
+        meaning.append("delta is 0: there is no allowance on top of that limit.")
+    meaning.append(
+        "It holds for each person alike, and whatever anybody knows already or learns later from elsewhere."
+    )
+    return Section("What the guarantee says", (Paragraph(text), Bullets(tuple(meaning))))
+
+
+def _one_in(delta):
+    whole = float(f"{1 / delta:.9g}")  # 1 / 1e-5 is 99999.99999999999
+    return significant_down(whole)  # rounded down: a larger chance
+
+
+def _attacker(found, curves):
+    question = _words.QUESTIONS[found["relation"]]
+    whole, single = found["attacker"]["whole_search"], found["attacker"]["single_run"]
+    intro = (
+        "The strongest attacker knows all settings, every other row and the row in question, and only has to tell "
+        f"{question}. No such attacker does better than this. One try alone is given for comparison: it is not what "
+        "is released."
+    )
+    rows = [
+        ("Advantage: true positives minus false positives", whole["advantage"], single["advantage"]),
+        ("Right guesses where both cases are equally likely", whole["correct_guesses"], single["correct_guesses"]),
+    ]
+    for ours, theirs in zip(whole["true_positive_rates"], single["true_positive_rates"], strict=True):
+        name = f"True positives at {_share(ours['false_positive_rate'])} false positives"
+        rows.append((name, ours["true_positive_rate"], theirs["true_positive_rate"]))
+    shown = tuple((name, percent_up(a), percent_up(b)) for name, a, b in rows)
+    success = Table("An attacker's success, at most", ("", "Whole search", "One try"), shown)
+    errors = tuple(
+        (_share(ours["type_one"]), percent_down(ours["type_two"]), percent_down(theirs["type_two"]))
+        for ours, theirs in zip(whole["trade_off"], single["trade_off"], strict=True)
+    )
+    trade = Table(
+        "f-DP trade-off: rate of missed true cases (type II), at least, for a rate of false alarms (type I)",
+        ("False alarms", "Whole search", "One try"),
+        errors,
+    )
+    return Section(
+        "What an attacker can learn",
+        (Paragraph(intro), success, TradeOffFigure.of(*curves), _beliefs(found, whole), trade),
+    )
+
+
+def _beliefs(found, whole):
+    shares = list(dict.fromkeys(row["share_set_aside"] for row in whole["beliefs"]))
+    table = {(row["prior"], row["share_set_aside"]): row["posterior"] for row in whole["beliefs"]}
+    priors = list(dict.fromkeys(row["prior"] for row in whole["beliefs"]))
+    names = ["always" if s == 0 else f"in all but {_share(s)} of releases" for s in shares]
+    rows = tuple((_share(prior), *(_belief(table[prior, share]) for share in shares)) for prior in priors)
+    return Table(
+        "Belief in the truth after the release, at most, by the belief before it (whole search)",
+        ("Before", *names),
+        rows,
+    )
+
+
+def _share(share):
+    return f"{100 * share:g} %" if share >= 0.001 else _delta_text(share)
+
+
+def _belief(value):
+    return "no limit" if value >= 1.0 else percent_up(value)
+
+
+def _prices(found):
+    refitted = any(row["refit"] is not None for row in found["prices"])
+    columns = ["delta", "Whole search", "One try"]
+    columns += ["Best of the tries", "Refit"] if refitted else []
+    columns.append("Closed form")
+    rows, strong = [], None
+    for index, row in enumerate(found["prices"]):
+        cells = [_delta_text(row["delta"]), nats_up(row["whole_search"]), nats_up(row["single_run"])]
+        cells += [nats_up(row["selection"]), nats_up(row["refit"])] if refitted else []
+        cells.append("none" if row["closed_form"] is None else nats_up(row["closed_form"]))
+        rows.append(tuple(cells))
+        strong = index if row["delta"] == found["delta"] else strong
+    table = Table("epsilon at several values of delta, rounded up", tuple(columns), tuple(rows), strong)
+    method = _words.METHODS.get(found["method"], found["method"])
+    text = (
+        f"Priced by: {method}. Every row of the table holds; they are points of one curve. The closed form is what "
+        "the formulas of the literature would have charged for the same search; none where they do not apply."
+    )
+    return Section("The price", (table, Paragraph(text)))
+
+
+def _search(found):
+    tries, settings = found["tries"], found["settings"]
+    if tries["certain"]:
+        hidden = f"The number of tries is fixed at {tries['largest']}: there is no chance in it to hide."
+    else:
+        hidden = (
+            "The number of tries is drawn at random from this distribution before the first try, without looking at "
+            "the rows, and is not released; neither is anything about tries that lost. The price holds only while "
+            "that stays so. Running time grows with the number of tries, so it is not released either."
+        )
+    if tries["none_at_all"] > 0:
+        hidden += (
+            f" With probability {number(tries['none_at_all'], 3)} there is no try at all; then a constant model that "
+            "no row has touched is released."
+        )
+    rows = [
+        ("Number of tries drawn from", _cut(tries["distribution"])),
+        ("Mean", number(tries["mean"])),
+        ("Half of searches within", number(tries["median"], 15)),
+        ("99 % of searches within", number(tries["within_99_percent"], 15)),
+        ("Never more than", "no limit" if tries["largest"] is None else str(tries["largest"])),
+    ]
+    blocks = [Table("How many tries", ("", ""), tuple(rows), kind="facts"), Paragraph(hidden)]
+    return Section("The search", (*blocks, *_settings(found, settings)))
+
+
+def _settings(found, settings):
+    if settings is None:
+        return ()
+    rows = [("Candidate", settings["estimator"])]
+    rows += [(f"Searched: {entry['parameter']}", entry["drawn_from"]) for entry in settings["space"]]
+    rows += [("Scored by", settings["scoring"]), ("Split", settings["split"])]
+    rows.append(("Model released", _words.RELEASED_MODELS[settings["released_model"]]))
+    noise = found["score_noise"]
+    if noise is None:
+        rows.append(("Noise on the score", "none: it is computed on public rows"))
+    else:
+        rows.append(("Noise on the score", noise["noise"] + _spread(noise)))
+    target = settings["target"]
+    if target is not None:
+        goal = f"epsilon {target['epsilon']:g} at delta {target['delta']:g} for the whole search"
+        rows.append(("Calibrated to", goal))
+        rows.append(("Every candidate costs at most", target["level"]))
+    seed = "GIVEN: must stay secret" if settings["seeded"] else "none; fresh secret randomness of the operating system"
+    rows.append(("Random seed", seed))
+    return (Table("Settings, all of them public", ("", ""), tuple(rows), kind="facts"),)
+
+
+def _spread(noise):
+    if noise["standard_deviation"] is None:
+        return ""
+    deviation = significant_up(noise["standard_deviation"], 2)
+    return f": standard deviation {deviation} of the score's range, with {noise['scored_rows']} rows scored"
+
+
+def _cut(text):
+    return text if len(text) <= _LONG else f"{text[:_LONG]}... ({len(text)} characters, in full in the JSON form)"
+
+
+def _assumptions(found):
+    if not found["assumptions"]:
+        return Section("What it rests on", (Paragraph("No assumptions are listed."),))
+    intro = "The guarantee holds if each of these does. They are for the reviewer to check."
+    return Section("What it rests on", (Paragraph(intro), Bullets(tuple(found["assumptions"]), numbered=True)))
+
+
+def _versions(found):
+    text = ", ".join(f"{name} {value}" for name, value in found["versions"].items()) or "not recorded"
+    return Section("Made with", (Paragraph(text), Bullets(tuple(found["references"]))))
