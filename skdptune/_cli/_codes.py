@@ -1,0 +1,57 @@
+"""Exit codes and what a command returns."""
+
+import contextlib
+import sys
+from dataclasses import dataclass, field
+
+__all__ = [
+    "BROKEN_PIPE",
+    "CODES",
+    "FILE",
+    "INTERNAL",
+    "INTERRUPTED",
+    "OK",
+    "OVER_LIMIT",
+    "REFUSED",
+    "USAGE",
+    "Answer",
+    "say",
+]
+
+OK = 0
+REFUSED = 1
+USAGE = 2
+OVER_LIMIT = 3
+FILE = 4
+INTERNAL = 70
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+CODES = (
+    (OK, "an answer was printed"),
+    (REFUSED, "refused: no valid price, target out of reach, library missing"),
+    (USAGE, "wrong arguments"),
+    (OVER_LIMIT, "the answer was printed and lies above --limit"),
+    (FILE, "a file cannot be read or written, or a ledger fails its check"),
+    (INTERNAL, "a defect of this program"),
+    (INTERRUPTED, "interrupted (Ctrl-C)"),
+    (BROKEN_PIPE, "the reader of the output went away"),
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found: ``data`` for ``--json``, ``text`` for people."""
+
+    data: dict = field(default_factory=dict)
+    text: str = ""
+    code: int = OK
+    complaint: str = ""
+    raw: str = ""  # printed as it is, whether or not JSON is asked for
+
+
+def say(text):
+    """Print one line to stderr; a closed one is no reason for another error."""
+    if sys.stderr is not None:  # print would take stdout instead
+        with contextlib.suppress(OSError):
+            print(f"skdptune: {' '.join(text.split())}", file=sys.stderr, flush=True)

@@ -1,0 +1,187 @@
+"""Errors are one line, exit codes are as documented, endings are quiet."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import skdptune
+from skdptune import __main__
+from skdptune._cli import _main
+from skdptune._cli._codes import CODES
+from skdptune._cli._parser import build_parser
+
+PRICE = "price gaussian --noise-multiplier 3 --mean 4 --delta 1e-5"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", "required: COMMAND"),
+        ("nonsense", "invalid choice: 'nonsense'"),
+        ("price", "required: MECHANISM"),
+        ("price gaussian --mean 4 --delta 1e-5", "required: --noise-multiplier"),
+        ("price gaussian --noise-multiplier x --mean 4 --delta 1e-5", "a number or a fraction such as 256/60000"),
+        ("price gaussian --noise-multiplier 1/0 --mean 4 --delta 1e-5", "a number or a fraction"),
+        ("price gaussian --noise-multiplier -1 --mean 4 --delta 1e-5", "noise_multiplier must be a real number"),
+        ("price gaussian --noise-multiplier nan --mean 4 --delta 1e-5", "noise_multiplier must be a real number"),
+        ("price gaussian --noise 3 --mean 4 --delta 1e-5", "required: --noise-multiplier"),
+        ("price gaussian --noise-multiplier 3 --mean 4 --delta 2", "delta must be a real number in [0"),
+        ("price gaussian --noise-multiplier 3 --delta 1e-5", "takes --mean and --eta; --mean is missing"),
+        ("price pure --epsilon 1 --delta 0 --run-count poisson --mean 4 --eta 2", "takes --mean; --eta is none"),
+        ("price pure --epsilon 1 --delta 0 --run-count fixed --k 2.5", "a whole number is needed; got '2.5'"),
+        ("price pure --epsilon 1 --delta 0 --run-count fixed --k inf", "a whole number is needed; got 'inf'"),
+        ("price pure --epsilon 1 --delta 0 --mean 0.5", "mean must be a real number in [1"),
+        ("price pure --epsilon 1 --delta 0 --run-count-json {", "--run-count-json must be JSON"),
+        ("price pure --epsilon 1 --delta 0 --run-count-json [] --mean 4", "--run-count-json says all of it"),
+        ("price pure --epsilon 1 --delta 0 --run-count-json []", "must be a dictionary made by to_dict"),
+        ("price dp-sgd --noise-multiplier 1 --sample-rate 2 --steps 9 --mean 4 --delta 0", "sample_rate must be"),
+        ("plan gaussian --delta 1e-5", "target_epsilon must be a positive number"),
+        ("plan gaussian --noise-multiplier 3 --delta 1e-5 --run-counts fixed", "fixed has no mean to choose"),
+        ("calibrate gaussian --target 2 --mean 4 --delta 1e-5 --noise-multiplier 3", "unrecognized arguments"),
+        ("calibrate gaussian --target -1 --mean 4 --delta 1e-5", "target_epsilon must be"),
+        ("demo --mean 0", "n_iter must be"),
+        ("demo --candidate centroids --report x.pdf", "--report must end in .html, .json or .md"),
+    ],
+)
+def test_wrong_arguments_end_in_one_line_and_code_2(ask, line, says):
+    found = ask(*line.split())
+    assert found.code == 2, found.err
+    assert found.out == ""
+    assert found.err.startswith("skdptune: error: ")
+    assert found.err.count("\n") == 1
+    assert says in found.err
+
+
+def test_refusals_are_code_1(ask):
+    found = ask("calibrate approximate --run-delta 1e-3 --target 1 --mean 10 --delta 1e-5")
+    assert found.code == 1, found
+    assert found.err.startswith("skdptune: error: target_epsilon must be reachable; no setting of approximate")
+    assert found.err.count("\n") == 1
+    assert ask("calibrate zcdp --target 1e-9 --mean 10 --delta 1e-12").code == 1
+
+
+def test_defects_name_a_type_and_nothing_else(ask, monkeypatch):
+    def broken(arguments):
+        raise RuntimeError("a cell of the data: 1234")
+
+    monkeypatch.setattr("skdptune._cli._price.price", broken)
+    found = ask(PRICE)
+    assert (found.code, found.out) == (70, "")
+    assert found.err == "skdptune: error: internal error (RuntimeError); set SKDPTUNE_DEBUG=1 for details\n"
+    monkeypatch.setenv("SKDPTUNE_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        ask(PRICE)
+
+
+def test_missing_files_are_code_4(ask, tmp_path):
+    found = ask("ledger", "show", str(tmp_path / "nothing.db"))
+    assert found.code == 4
+    assert found.err.startswith("skdptune: error: ")
+    assert found.err.count("\n") == 1
+    found = ask("demo", "--candidate", "centroids", "--report", str(tmp_path / "no" / "report.md"))
+    assert found.code == 4, found
+    assert "No such file" in found.err
+
+
+def test_a_missing_library_is_code_1(ask, monkeypatch):
+    monkeypatch.setitem(sys.modules, "diffprivlib", None)
+    monkeypatch.setitem(sys.modules, "diffprivlib.models", None)
+    found = ask("demo --candidate forest")
+    assert found.code == 1
+    assert "--candidate forest needs a working diffprivlib" in found.err
+
+
+def test_codes_are_in_the_help(ask):
+    text = ask("--help").out
+    for code, meaning in CODES:
+        assert re.search(rf"^  {code} +{re.escape(meaning)}$", text, re.M)
+
+
+def test_ctrl_c_is_quiet(ask, monkeypatch):
+    def interrupted(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("skdptune._cli._price.price", interrupted)
+    found = ask(PRICE)
+    assert (found.code, found.out, found.err) == (130, "", "")
+
+
+def test_ctrl_c_during_the_imports_is_quiet(ask, monkeypatch):
+    def interrupted(argv):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_main, "run", interrupted)
+    assert __main__.main([]) == 130
+
+
+_WHEN_READY = """
+import sys
+from skdptune.__main__ import main
+print("ready", file=sys.stderr, flush=True)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_signal_ends_a_process_quietly():
+    # the least epsilon of this setting takes minutes: the signal comes in the middle
+    argv = ["calibrate", "gaussian", "--target", "1e-9", "--mean", "10", "--delta", "1e-12"]
+    process = _start(argv, ["-c", _WHEN_READY])
+    assert process.stderr.readline() == b"ready\n"
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_closed_pipe_is_quiet():
+    process = _start(PRICE.split())
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(timeout=60), err) == (141, b"")
+
+
+def test_closed_stderr_is_no_defect():
+    script = f'exec 2>&-; "{sys.executable}" -m skdptune price gaussian; echo $?'
+    found = subprocess.run(["bash", "-c", script], check=False, capture_output=True, timeout=60, env=_environment())
+    assert found.stdout.strip() == b"2"
+
+
+def test_ascii_terminal(tmp_path):
+    process = _start(["demo", "--candidate", "centroids", "--mean", "2"], PYTHONIOENCODING="ascii", LC_ALL="C")
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, b"")
+    assert out.isascii()
+    assert b"Privacy spent" in out
+
+
+def test_output_has_no_colour():
+    process = _start(PRICE.split(), FORCE_COLOR="1", NO_COLOR="1")
+    out, _ = process.communicate(timeout=60)
+    assert b"\x1b" not in out
+
+
+def test_version(ask):
+    assert ask("--version").out == f"skdptune {skdptune.__version__}\n"
+
+
+def test_no_argument_is_said_by_half():
+    assert build_parser().allow_abbrev is False
+
+
+def _environment(**more):
+    return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80", **more}
+
+
+def _start(argv, program=("-m", "skdptune"), **more):
+    return subprocess.Popen(
+        [sys.executable, *program, *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=_environment(**more),
+    )

@@ -1,0 +1,121 @@
+"""``ledger show`` and ``ledger export``: they read, check, and change nothing."""
+
+import csv
+import io
+import json
+import os
+import sqlite3
+
+import pytest
+
+from skdptune import PrivacyCurve
+from skdptune.ledger import PrivacyLedger
+
+NOTE = "an old histogram, \u00fcber alles; with a comma, and quite some words after it"
+
+
+@pytest.fixture
+def ledger(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger("budget.db", epsilon=2.0, delta=1e-6, dataset="ward register")
+    ledger.charge_curve(PrivacyCurve.gaussian(9.0), "a mean")
+    ledger.charge_curve(PrivacyCurve.gaussian(9.0), NOTE)
+    return ledger
+
+
+def test_show(ask, ledger):
+    found = ask("ledger show budget.db --json")
+    assert (found.code, found.err) == (0, "")
+    data = found.json
+    assert (data["spent"], data["remaining"]) == (ledger.spent, ledger.remaining)
+    assert data["head"] == ledger.verify()
+    assert [entry["what"] for entry in data["entries"]] == ["a mean", NOTE]
+    text = ask("ledger show budget.db").out
+    assert max(map(len, text.splitlines())) < 80
+    lines = {line.split()[0]: line for line in text.splitlines() if line}
+    assert float(lines["spent"].split()[2]) >= ledger.spent  # rounded up
+    assert float(lines["left"].split()[2]) <= ledger.remaining  # rounded down
+    assert "ward register" in lines["data"]
+
+
+def test_show_of_pure_budgets(ask, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger("pure.db", epsilon=2.0, delta=0.0)
+    assert "no entries" in ask("ledger show pure.db").out
+    ledger.charge_curve(PrivacyCurve.pure(0.5), "a count")
+    assert "infinity (pure epsilons add up)" in " ".join(ask("ledger show pure.db").out.split())
+    data = ask("ledger show pure.db --json").json
+    assert data["order"] == "inf"
+    assert data["spent"] == 0.5
+
+
+def test_export(ask, ledger, tmp_path):
+    rows = list(csv.DictReader(io.StringIO(ask("ledger export budget.db --format csv").out)))
+    assert [row["what"] for row in rows] == ["a mean", NOTE]
+    assert json.loads(ask("ledger export budget.db").out) == json.loads(ledger.to_json())
+    found = ask("ledger export budget.db --output entries.json")
+    assert found.out == "2 entries written to entries.json\n"
+    assert json.loads((tmp_path / "entries.json").read_text("utf-8")) == json.loads(ledger.to_json())
+    assert sorted(path.name for path in tmp_path.glob("*entries*")) == ["entries.json"]
+
+
+def test_export_overwrites_only_if_told(ask, ledger, tmp_path):
+    (tmp_path / "entries.csv").write_text("mine")
+    found = ask("ledger export budget.db --format csv --output entries.csv")
+    assert found.code == 2
+    assert "entries.csv exists" in found.err
+    assert (tmp_path / "entries.csv").read_text() == "mine"
+    assert ask("ledger export budget.db --format csv --output entries.csv --force").code == 0
+    assert "a mean" in (tmp_path / "entries.csv").read_text("utf-8")
+
+
+def test_a_file_that_cannot_be_written_is_code_4_and_leaves_nothing(ask, ledger, tmp_path):
+    found = ask("ledger export budget.db --output no/entries.json")
+    assert found.code == 4
+    assert found.err.count("\n") == 1
+    assert not (tmp_path / "no").exists()
+
+
+def test_contradictions_are_said(ask, ledger):
+    assert ask("ledger export budget.db --format csv --json").code == 2
+
+
+def test_an_edited_history_is_code_4(ask, ledger):
+    with sqlite3.connect("budget.db") as connection:
+        triggers = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for (name,) in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
+        table = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%rdp%hash%'"
+        ).fetchone()[0]
+        connection.execute(f"UPDATE {table} SET rdp = 0.0 WHERE seq = 1")
+    connection.close()
+    for line in ("ledger show budget.db", "ledger export budget.db"):
+        found = ask(line)
+        assert (found.code, found.out) == (4, ""), found
+        assert found.err.startswith("skdptune: error: ")
+        assert found.err.count("\n") == 1
+
+
+def test_what_is_no_ledger_is_code_4(ask, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.db").write_text("not a database at all, but long enough to look like one" * 40)
+    for name in ("text.db", "missing.db"):
+        found = ask(f"ledger show {name}")
+        assert (found.code, found.out) == (4, "")
+        assert found.err.count("\n") == 1
+    assert not (tmp_path / "missing.db").exists()  # nothing was created by looking
+
+
+def test_reading_changes_nothing(ask, ledger, tmp_path):
+    before = ledger.verify()
+    ask("ledger show budget.db")
+    ask("ledger export budget.db")
+    assert ledger.verify() == before
+    assert len(ledger.entries()) == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_code_4(ask, ledger, tmp_path):
+    (tmp_path / "budget.db").chmod(0)
+    assert ask("ledger show budget.db").code == 4

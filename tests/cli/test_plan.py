@@ -1,0 +1,79 @@
+"""``plan`` and ``calibrate``: what is printed holds."""
+
+import math
+
+import pytest
+
+from skdptune.accounting import PrivacyCurve, best_of
+from skdptune.run_counts import Geometric, from_dict
+
+
+def test_plan_of_a_fixed_curve(ask):
+    line = "plan gaussian --noise-multiplier 3 --delta 1e-5 --run-counts geometric poisson --expected-quantile 0.8"
+    data = ask(line + " --json").json
+    curve = PrivacyCurve.gaussian(3.0)
+    assert [row["distribution"] for row in data["rows"]] == ["Geometric", "Poisson"]
+    assert data["parameter"] is None
+    for row in data["rows"]:
+        count = from_dict(row["run_count"])
+        assert row["expected_quantile"] >= 0.8 - 1e-6
+        exact = best_of(curve, count).epsilon(1e-5)
+        assert row["search_epsilon"] == pytest.approx(exact, rel=0.01)
+    assert [row["best"] for row in data["rows"]] == [True, False]
+    text = ask(line).out
+    best = next(line for line in text.splitlines() if line.startswith("*"))
+    shown = float(best.split()[-1])
+    assert shown == math.ceil(data["rows"][0]["search_epsilon"] * 100) / 100
+    assert max(map(len, text.splitlines())) < 80
+
+
+def test_plan_calibrates_every_row(ask):
+    line = "plan gaussian --target 2 --delta 1e-5 --run-counts geometric truncated-negative-binomial --means 4 --json"
+    data = ask(line).json
+    assert data["parameter"] == "noise_multiplier"
+    for row in data["rows"]:
+        noise = row["setting"]
+        assert noise == float(f"{noise:.5g}")  # what the table shows is what the program says
+        price = best_of(PrivacyCurve.gaussian(noise), from_dict(row["run_count"])).epsilon(1e-5)
+        assert price <= 2.0
+    assert max(map(len, ask(line.replace(" --json", "")).out.splitlines())) < 80
+
+
+def test_plan_says_what_is_left_out(ask):
+    found = ask("plan gaussian --noise-multiplier 3 --delta 1e-5 --run-counts geometric poisson --max-mean 6")
+    assert (found.code, found.out) == (2, "")
+    text = ask("plan gaussian --noise-multiplier 3 --delta 1e-5 --run-counts geometric poisson --max-mean 12").out
+    assert "left out: Geometric" in text
+
+
+def test_plan_with_an_optimum(ask):
+    line = "plan pure --epsilon 1 --delta 0 --run-counts geometric --expected-quantile 0.6 --max-mean 3 --optimise"
+    data = ask(line + " --json").json
+    assert {"named", "optimal"} <= {row["kind"] for row in data["rows"]}
+    optimal = next(row for row in data["rows"] if row["kind"] == "optimal")
+    count = from_dict(optimal["run_count"])  # goes back in by --run-count-json
+    assert best_of(PrivacyCurve.pure(1.0), count).epsilon(0) == pytest.approx(optimal["search_epsilon"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "family", "upwards"),
+    [
+        ("gaussian", PrivacyCurve.gaussian, True),
+        ("laplace", PrivacyCurve.laplace, False),
+        ("zcdp", PrivacyCurve.zcdp, False),
+        ("pure", PrivacyCurve.pure, False),
+        ("approximate --run-delta 1e-9", lambda x: PrivacyCurve.approximate(x, 1e-9), False),
+    ],
+)
+@pytest.mark.parametrize("refit", [False, True])
+def test_calibrated_noise_holds_as_printed(ask, options, family, upwards, refit):
+    line = f"calibrate {options} --target 2 --run-count geometric --mean 4 --delta 1e-5" + " --refit" * refit
+    found, data = ask(line), ask(line + " --json").json
+    name, value = found.out.splitlines()[0].split(" = ")
+    assert (name, float(value)) == (data["parameter"], data["setting"])
+    curve = family(float(value))
+    whole = best_of(curve, Geometric(4))
+    price = (whole + curve if refit else whole).epsilon(1e-5)
+    assert price == data["epsilon"] <= 2.0
+    assert price > 1.98  # and it is not wasteful
+    assert len(value.replace(".", "").lstrip("0")) <= 5
