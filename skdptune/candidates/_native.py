@@ -4,6 +4,7 @@ import inspect
 import types
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from skdptune._exceptions import CandidateRefusedError, PricingError, SkdptuneError
 from skdptune.accounting import PrivacyCurve
@@ -12,6 +13,7 @@ from skdptune.candidates._seeding import (
     RunRandomState,
     entropy_for,
     isolated_global_generators,
+    params_of,
     quick_clone,
     random_state_names,
     refuse_hidden_seeds,
@@ -61,6 +63,7 @@ _NEVER = frozenset(
     }
 )
 _WITHHELD = "_skdptune_withheld"
+_DECLARED = "_skdptune_declared"
 
 
 class RdpStatement:
@@ -125,7 +128,7 @@ def _cost_params(estimator):
     """Return the parameters that may change the cost as a hashable value, or None if they are not plain."""
     if not hasattr(estimator, "get_params"):
         return ()
-    params = estimator.get_params(deep=True)
+    params = params_of(estimator, deep=True)
     declared = getattr(estimator, "privacy_params", None)
     if declared is not None and not isinstance(declared, str):
         params = {name: params[name] for name in declared if name in params}
@@ -388,6 +391,11 @@ class NativeAdapter(CandidateAdapter):
                 f"Every fitted attribute of {self.name} that ends in an underscore is a private output "
                 "(it declares no published_attributes)."
             )
+        if is_classifier(self.estimator) and "classes" not in self.estimator.get_params(deep=False):
+            sentences.append(
+                f"{self.name} takes no classes: every label is assumed to occur in every training part, or its "
+                "classes_ not to depend on the rows."
+            )
         if random_state_names(self.estimator):
             sentences.append(
                 f"{self.name} draws its noise from numpy's generator: seeded with 256 bits in every run, "
@@ -406,6 +414,7 @@ class NativeAdapter(CandidateAdapter):
             fitted = model.fit(X, y)
         fitted = model if fitted is None else fitted
         setattr(fitted, _WITHHELD, _copies_of_rows(fitted, X, y))
+        setattr(fitted, _DECLARED, classes)
         return fitted
 
     def published_names(self, fitted):
@@ -442,6 +451,9 @@ class NativeAdapter(CandidateAdapter):
                     f"{type(value).__name__}, which can replay noise or reach the rows: remove it."
                 )
             setattr(fresh, name, _published_value(value))
+        declared = getattr(fitted, _DECLARED, None)
+        if declared is not None and _same_labels(getattr(fresh, "classes_", None), declared):
+            fresh.classes_ = np.array(declared, copy=True)  # the public array: the type of the learned one is private
         return strip_seeds(fresh)
 
 
@@ -459,6 +471,11 @@ class _CurveRdp:
 
     def __hash__(self):
         return hash(self.curve)
+
+
+def _same_labels(learned, declared):
+    """Return whether ``learned`` are the declared labels in their order."""
+    return isinstance(learned, np.ndarray) and learned.shape == declared.shape and bool((learned == declared).all())
 
 
 def _copies_of_rows(fitted, X, y):

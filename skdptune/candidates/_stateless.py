@@ -326,6 +326,11 @@ def private_alternative(estimator):
     kind = type(estimator)
     if kind.__module__.startswith("sklearn.") and kind.__name__ in _ALTERNATIVES:
         return _ALTERNATIVES[kind.__name__]
+    if any(base.__module__.partition(".")[0] == "skorch" for base in kind.__mro__):
+        return (
+            "use skdptune.candidates.DPNeuralNetClassifier or DPNeuralNetRegressor, which take the same module, "
+            "criterion and optimizer and train by DP-SGD"
+        )
     return "use a differentially private estimator, or give it rdp_curve(orders)"
 
 
@@ -382,6 +387,8 @@ def placeholder_like(X):
     """
     if hasattr(X, "iloc") and hasattr(X, "dtypes"):
         return _placeholder_frame(X)
+    if hasattr(X, "columns") and hasattr(X, "clear"):  # polars: names and types, and no value
+        return X.clear(1).fill_null(0).fill_null(False).fill_null("")
     if sparse.issparse(X):
         return type(X)((1, X.shape[1]), dtype=X.dtype)
     array = X if hasattr(X, "dtype") else np.asarray(X)

@@ -11,7 +11,7 @@ _RELATIONS = {
 }
 
 
-def assumptions_of(terms, *, noise, class_source, adapters, seeded, level):
+def assumptions_of(terms, *, noise, class_source, adapters, seeded, level, timed=False, kept=False):
     """Return the assumptions of a search as a tuple of sentences.
 
     Parameters
@@ -23,6 +23,10 @@ def assumptions_of(terms, *, noise, class_source, adapters, seeded, level):
     seeded : bool
         Whether ``random_state`` was given.
     level : PrivacyCurve or None
+    timed : bool
+        Whether ``run_timeout`` was given.
+    kept : bool
+        Whether ``checkpoint`` was given.
 
     Returns
     -------
@@ -50,6 +54,10 @@ def assumptions_of(terms, *, noise, class_source, adapters, seeded, level):
         sentences.append("The label set is the one found in y and is taken to be public.")
     sentences += _scoring(noise, scorer_name)
     sentences += _release(refit, level, seeded)
+    if timed:
+        sentences.append("Whether a run ends within run_timeout does not depend on any private row.")
+    if kept:
+        sentences.append("The checkpoint folder is read by the curator alone.")
     for adapter in adapters:
         for sentence in adapter.assumptions(relation):
             if sentence not in sentences:

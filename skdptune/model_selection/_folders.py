@@ -7,17 +7,31 @@ import tempfile
 
 __all__ = ["private_folder"]
 
+_IN_MEMORY = "/dev/shm"
+_ROOM = 2 << 30  # bytes
+
 
 @contextlib.contextmanager
 def private_folder():
     """Make a folder for memory maps that nobody else can read, and remove it whatever happens."""
-    base = "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else None
-    folder = tempfile.mkdtemp(prefix=f"skdptune-{os.getpid()}-", dir=base)  # mode 0700
+    folder = tempfile.mkdtemp(prefix=f"skdptune-{os.getpid()}-", dir=_place())  # mode 0700
     try:
         _sweep(os.path.dirname(folder))
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _place():
+    """Return where such folders are made: in memory if there is room, else where temporary files go."""
+    asked = os.environ.get("JOBLIB_TEMP_FOLDER")
+    if asked:
+        return asked
+    with contextlib.suppress(OSError):
+        room = os.statvfs(_IN_MEMORY)
+        if os.access(_IN_MEMORY, os.W_OK) and room.f_bavail * room.f_frsize >= _ROOM:  # containers give it 64 MB
+            return _IN_MEMORY
+    return None
 
 
 def _sweep(base):

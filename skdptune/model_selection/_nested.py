@@ -5,6 +5,8 @@ its cost, so every parameter of it may. Inner fits are reseeded from the outer r
 and take no checkpoint: the outer search has paid for them.
 """
 
+from dataclasses import replace
+
 from sklearn.base import clone
 
 from skdptune._exceptions import CandidateRefusedError
@@ -28,6 +30,11 @@ class SearchAdapter(CandidateAdapter):
                 f"the inner {self.name} has refit=False and so publishes no model to compare. Use refit='winner' or "
                 "refit=True."
             )
+        if self.estimator.run_timeout is not None:
+            raise CandidateRefusedError(
+                f"the inner {self.name} must have run_timeout=None: its time is part of the outer run. Set "
+                "run_timeout on the outer search."
+            )
 
     def privacy_curve(self, n_samples, relation):
         return self.estimator.privacy_cost(n_samples).curve
@@ -49,7 +56,9 @@ class SearchAdapter(CandidateAdapter):
 
     def publish(self, fitted):
         fresh = clone(fitted).set_params(random_state=None)
-        publish(fresh, {name: vars(fitted)[name] for name in ALLOWED if name in vars(fitted)})
+        published = {name: vars(fitted)[name] for name in ALLOWED if name in vars(fitted)}
+        published["privacy_spent_"] = replace(published["privacy_spent_"], stage="inner")
+        publish(fresh, published)
         return fresh
 
     def published_names(self, fitted):

@@ -9,7 +9,7 @@ compositions, which may cost more than a composition of mixtures.
 Rows of different kinds never meet in one record, so the search costs the *worse* of their prices.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from skdptune._exceptions import CandidateRefusedError, PricingError, Unreachabl
 from skdptune._validation import check_real, invalid_value
 from skdptune.accounting import PrivacyCurve, best_of
 from skdptune.candidates import find_adapter
+from skdptune.model_selection._settings import settings_of
 from skdptune.model_selection._space import with_settings
 from skdptune.model_selection._spent import PrivacySpent
 from skdptune.scoring import as_score_noise
@@ -80,6 +81,7 @@ class SearchTerms:
     scorer: object
     score_noise: object
     public_validation: bool
+    seeded: bool = False
 
 
 def quote(terms, *, target_epsilon=None, delta=None, describe=None):
@@ -115,12 +117,9 @@ def quote(terms, *, target_epsilon=None, delta=None, describe=None):
         priced = covered_refits = frozenset()
         spent, noise = _price_level(terms, level)
     assumptions = describe(noise, adapters, level) if describe else ()
-    spent = PrivacySpent(**{**_fields(spent), "assumptions": tuple(assumptions)})
+    settings = settings_of(terms, level=level, target_epsilon=target_epsilon, delta=delta)
+    spent = replace(spent, assumptions=tuple(assumptions), settings=settings)
     return Quote(spent=spent, noise=noise, level=level, priced=priced, refits=covered_refits)
-
-
-def _fields(spent):
-    return {name: getattr(spent, name) for name in spent.__dataclass_fields__}
 
 
 def _enumerate(terms, base):

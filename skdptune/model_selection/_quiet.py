@@ -6,18 +6,84 @@ import functools
 import io
 import logging
 import os
+import secrets
 import sys
 import threading
 import warnings
 
-__all__ = ["debugging", "logger", "quiet", "quiet_worker"]
+from skdptune.candidates._seeding import hold_global_generators
+
+__all__ = ["debugging", "logger", "process_identity", "quiet", "quiet_worker", "tell_curator"]
 
 logger = logging.getLogger("skdptune.curator")
 
 
 def debugging():
     """Return whether the curator asked for tracebacks, which may quote private rows."""
-    return logger.isEnabledFor(logging.DEBUG)
+    return _asked_for(logging.DEBUG)
+
+
+def _asked_for(level):
+    """Return whether the level of ``skdptune.curator`` or ``skdptune`` was set as low as ``level``.
+
+    The root's level does not count: an application that logs everything at INFO has not asked for the number of
+    tries in its log.
+    """
+    source = logger
+    while source is not logging.root and source is not None:
+        if source.level:
+            return not logger.disabled and source.level <= level
+        source = source.parent
+    return False
+
+
+def tell_curator(level, text):
+    """Log ``text`` for the curator, also while everything else is silent.
+
+    Parameters
+    ----------
+    level : int
+        As in :mod:`logging`. Nothing is shown unless the curator set the level of the logger
+        ``skdptune.curator``, or of ``skdptune``, that low and has a handler for it.
+    text : str
+        What is said. It may reveal the number of tries: callers say so.
+    """
+    # isEnabledFor would ask logging.disable, which is what silences everybody else
+    if not _asked_for(level):
+        return
+    record = logger.makeRecord(logger.name, level, __name__, 0, text, (), None)
+    if not logger.filter(record):
+        return
+    source = logger
+    while source is not None:
+        for handler in source.handlers:
+            if level >= handler.level:
+                _handle(handler, record)
+        source = source.parent if source.propagate else None
+
+
+def _handle(handler, record):
+    """Let ``handler`` write; one that writes to a muted descriptor writes to where that led before."""
+    copy = _quiet.open_again(_descriptor(getattr(handler, "stream", None)))
+    if copy is None:
+        handler.handle(record)
+        return
+    handler.acquire()
+    stream = handler.stream
+    try:
+        handler.stream = copy
+        handler.handle(record)
+    finally:
+        handler.stream = stream
+        handler.release()
+        copy.close()
+
+
+def _descriptor(stream):
+    try:
+        return stream.fileno()
+    except (AttributeError, OSError, ValueError):  # no stream, or one without a descriptor
+        return None
 
 
 class _Quiet:
@@ -31,6 +97,18 @@ class _Quiet:
         self._lock = threading.Lock()
         self._count = 0
         self._stack = None
+        self._real = {}  # muted descriptor -> a copy of where it led
+
+    def after_fork(self):
+        """In a forked child: the lock may be held by a thread that is gone. What was silent stays silent."""
+        self._lock = threading.Lock()
+
+    def open_again(self, descriptor):
+        """Return a text stream to where a muted descriptor led, or None if it is not muted."""
+        with self._lock:
+            copy = self._real.get(descriptor)
+            # copied once more, under the lock: the silence may end before the stream is used
+            return None if copy is None else os.fdopen(os.dup(copy), "w", errors="backslashreplace")
 
     def __enter__(self):
         with self._lock:
@@ -42,7 +120,7 @@ class _Quiet:
                 if not debugging():
                     self._stack.callback(logging.disable, logging.root.manager.disable)
                     logging.disable(logging.CRITICAL)
-                self._stack.enter_context(_muted_descriptors())
+                self._real = self._stack.enter_context(_muted_descriptors())
                 self._stack.enter_context(contextlib.redirect_stdout(_Sink()))
                 self._stack.enter_context(contextlib.redirect_stderr(_Sink()))
 
@@ -50,14 +128,15 @@ class _Quiet:
         with self._lock:
             self._count -= 1
             if self._count == 0:
+                self._real = {}
                 self._stack.close()
                 self._stack = None
 
 
 @contextlib.contextmanager
 def _muted_descriptors():
-    """Point descriptors 1 and 2 to nowhere; C buffers are emptied before and after."""
-    saved = []
+    """Point descriptors 1 and 2 to nowhere; yield copies of them. C buffers are emptied before and after."""
+    saved = {}
     try:
         _flush_c()
         for stream in (sys.stdout, sys.stderr):
@@ -66,13 +145,13 @@ def _muted_descriptors():
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for descriptor in (1, 2):
             with contextlib.suppress(OSError):  # closed, as under some services
-                saved.append((descriptor, os.dup(descriptor)))
+                saved[descriptor] = os.dup(descriptor)
                 os.dup2(nowhere, descriptor)
         os.close(nowhere)
-        yield
+        yield saved
     finally:
         _flush_c()
-        for descriptor, copy in saved:
+        for descriptor, copy in saved.items():
             os.dup2(copy, descriptor)
             os.close(copy)
 
@@ -90,7 +169,27 @@ def _flush_c():
         _c_library().fflush(None)
 
 
+class _Identity:
+    """A random name of this process; a forked child gets another one."""
+
+    def __init__(self):
+        self.renew()
+
+    def renew(self):
+        self.name = secrets.token_hex(16)
+
+
 _quiet = _Quiet()
+_identity = _Identity()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_quiet.after_fork)
+    os.register_at_fork(after_in_child=_identity.renew)
+
+
+def process_identity():
+    """Return a name of this process that no other has: process numbers repeat on other hosts and in containers."""
+    return _identity.name
 
 
 def quiet():
@@ -106,9 +205,19 @@ class _Sink(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def quiet_worker(parent_pid):
-    if os.getpid() == parent_pid:
-        yield  # the parent is quiet already, around all runs
+def quiet_worker(parent):
+    """Make this process fit for one try, unless it is the parent, which is so around all of them.
+
+    It is silent, and its global generators belong to the tries from the first one on.
+
+    Parameters
+    ----------
+    parent : str
+        The parent's :func:`process_identity`.
+    """
+    if parent == process_identity():
+        yield
         return
+    hold_global_generators()
     with quiet():
         yield

@@ -1,18 +1,34 @@
 """Schema checks of rows, made once, before anything is spent. Errors never quote a cell."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
+from sklearn.utils import _safe_indexing, check_array, check_consistent_length, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from skdptune._exceptions import InvalidParameterError
 from skdptune._validation import invalid_type, invalid_value
+from skdptune.candidates._stateless import placeholder_like
+from skdptune.model_selection._autologging import refuse_autologging
+from skdptune.model_selection._columns import check_columns
 from skdptune.scoring import refuse_sample_weight
 
-__all__ = ["check_public_rows", "check_rows", "label_set", "number_of_rows", "refuse_fit_params"]
+__all__ = [
+    "check_public_rows",
+    "check_rows",
+    "check_same_columns",
+    "is_keyed",
+    "label_set",
+    "made_up_rows",
+    "number_of_rows",
+    "refuse_fit_params",
+    "row_shape",
+    "take_rows",
+]
 
 # Rows that mostly repeat (few categories) coincide by chance; only rows that are mostly distinct are
 # compared with the public ones.
@@ -26,13 +42,117 @@ def number_of_rows(X):
     ------
     InvalidTypeError
     """
+    if is_keyed(X):
+        X = next(iter(X.values()), ())  # that all have as many rows is checked with the rows
     if not hasattr(X, "shape") and hasattr(X, "__array__"):
         X = np.asarray(X)
     try:
         count = X.shape[0] if hasattr(X, "shape") else len(X)
     except (TypeError, IndexError):
-        raise invalid_type("X", "an array-like of shape (n_samples, n_features)", X) from None
+        advice = "Call .collect() first." if hasattr(X, "collect") else ""  # a query of polars that has not run
+        raise invalid_type("X", "an array-like of shape (n_samples, n_features)", X, advice) from None
     return max(1, int(count))
+
+
+def is_keyed(X):
+    """Return whether X is a dict of arrays (some sparse matrices are dicts too).
+
+    Examples
+    --------
+    >>> is_keyed({"table": [[1.0], [2.0]]}), is_keyed([[1.0]])
+    (True, False)
+    """
+    return isinstance(X, Mapping) and not issparse(X)
+
+
+def row_shape(X):
+    """Return what is public about one row of checked X: the shape a candidate rehearses on.
+
+    Returns
+    -------
+    int, tuple or dict
+        The number of columns of a table; the shape of one row of other arrays; for a dict of arrays, the shape of
+        one row of each and whether its numbers are whole.
+
+    Examples
+    --------
+    >>> row_shape(np.zeros((5, 3))), row_shape(np.zeros((5, 1, 8, 8)))
+    (3, (1, 8, 8))
+    >>> row_shape({"word": np.zeros((5, 2), dtype=int)})
+    {'word': ((2,), True)}
+    """
+    if is_keyed(X):
+        return {name: (tuple(part.shape[1:]), part.dtype.kind in "iub") for name, part in X.items()}
+    shape = np.shape(X) if not hasattr(X, "shape") else X.shape
+    return shape[1] if len(shape) == 2 else tuple(shape[1:])
+
+
+def take_rows(X, indices):
+    """Return the rows ``indices`` of X, in the same kind of container.
+
+    Examples
+    --------
+    >>> take_rows({"a": np.arange(3)}, [2])
+    {'a': array([2])}
+    """
+    if is_keyed(X):
+        return {name: take_rows(part, indices) for name, part in X.items()}
+    return _safe_indexing(X, indices)
+
+
+def made_up_rows(X):
+    """Yield a few single rows with the columns, names and types of checked X, and no value of it.
+
+    Examples
+    --------
+    >>> [row["a"].tolist() for row in made_up_rows({"a": np.array([7, 8])})]
+    [[0], [1], [0]]
+    """
+    for shift in (0, 1, 0.5):
+        try:
+            row = _made_up(X, shift)
+        except (TypeError, NotImplementedError):  # text and sparse rows cannot be shifted
+            continue
+        yield row
+
+
+def _made_up(X, shift):
+    if is_keyed(X):
+        return {name: _made_up(part, shift) for name, part in X.items()}
+    if isinstance(X, np.ndarray) and X.ndim != 2 and X.dtype.kind in "biuf":
+        return np.full((1, *X.shape[1:]), shift).astype(X.dtype)
+    blank = placeholder_like(X)
+    return blank if shift == 0 else blank + shift
+
+
+def check_same_columns(search, X):
+    """Check rows to predict against the schema that ``search`` was fitted on.
+
+    Raises
+    ------
+    ValueError
+    """
+    if is_keyed(X):
+        names = list(vars(search).get("feature_names_in_", ()))
+        if sorted(map(str, X)) != sorted(names):
+            raise InvalidParameterError(
+                f"X must hold the rows of fit, by name ({', '.join(names) or 'one array'}); got a dict of "
+                f"{', '.join(map(str, X))}."
+            )
+    elif getattr(X, "ndim", 2) == 2:  # other shapes get the model's own complaint
+        validate_data(search, X, reset=False, skip_check_array=True)
+
+
+def _check_keyed(search, X, input_name="X"):
+    """Return a dict of arrays, each checked as a table is, and set the fitted names."""
+    tags = get_tags(search.estimator).input_tags
+    if not tags.dict:
+        raise invalid_type(input_name, "one array-like of shape (n_samples, n_features)", X)
+    if not X or not all(isinstance(name, str) for name in X):
+        raise invalid_value(input_name, "a dict of arrays by the names of arguments of the module's forward", list(X))
+    checked = {name: _numeric(search, part, tags, f"{input_name}[{name!r}]", keyed=True) for name, part in X.items()}
+    check_consistent_length(*checked.values())
+    return checked
 
 
 def check_rows(search, X, y):
@@ -54,39 +174,24 @@ def check_rows(search, X, y):
     ValueError, TypeError
         scikit-learn's usual errors.
     """
+    refuse_autologging()
+    check_columns(search, X)
     tags = get_tags(search.estimator).input_tags
-    if isinstance(X, dict) and not issparse(X):
-        raise invalid_type("X", "one array-like of shape (n_samples, n_features)", X)
     framed = hasattr(X, "columns")
-    textual = tags.string or isinstance(search.estimator, Pipeline)  # a pipeline may start with columns of text
-    quoted = False
-    try:
-        checked = check_array(
-            X,
-            accept_sparse=tags.sparse,
-            dtype=None if textual else "numeric",
-            ensure_all_finite=not tags.allow_nan,
-            allow_nd=tags.three_d_array,
-            input_name="X",
-            estimator=type(search).__name__,
-        )
-    except ValueError as error:
-        if "could not convert" not in str(error):
-            raise
-        quoted = True  # that message quotes a private cell: it must not hang on ours
-    if quoted:
-        raise InvalidParameterError(
-            "X must be numeric; it holds text. Encode its columns with public categories, or pass a frame to a "
-            "pipeline that does."
-        )
-    validate_data(search, X if framed else checked, skip_check_array=True)
+    if is_keyed(X):
+        checked = _check_keyed(search, X)
+        search.n_features_in_ = len(checked)
+        search.feature_names_in_ = np.array(list(checked), dtype=object)
+    else:
+        checked = _numeric(search, X, tags, "X")
+        validate_data(search, X if framed else checked, skip_check_array=True)
     if y is None:
         raise InvalidParameterError(
             f"{type(search).__name__} requires y to be passed, but the target y is None. Scores compare "
             "predictions with y; pass y to fit."
         )
     y = column_or_1d(y, warn=True)
-    check_consistent_length(checked, y)
+    check_consistent_length(next(iter(checked.values())) if is_keyed(checked) else checked, y)
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y", estimator=type(search).__name__)
     if is_classifier(search.estimator):
         check_classification_targets(y)
@@ -96,6 +201,32 @@ def check_rows(search, X, y):
         except (TypeError, ValueError):
             raise InvalidParameterError("y must be numeric for a regressor; it holds something else.") from None
     return (X if framed else checked), y
+
+
+def _numeric(search, X, tags, name, keyed=False):
+    """Return X as an array or sparse matrix that can be cut by rows; complaints quote no cell."""
+    textual = tags.string or isinstance(search.estimator, Pipeline)  # a pipeline may start with columns of text
+    try:
+        checked = check_array(
+            X,
+            accept_sparse=tags.sparse,
+            dtype=None if textual else "numeric",
+            ensure_all_finite=not tags.allow_nan,
+            ensure_2d=not keyed,
+            allow_nd=tags.three_d_array,
+            input_name=name,
+            estimator=type(search).__name__,
+        )
+        # coordinates and diagonals cannot be cut by rows
+        return checked.tocsr() if issparse(checked) and checked.format in ("coo", "dia", "bsr") else checked
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+    # raised here: the message above quotes a private cell, and must not hang on ours
+    raise InvalidParameterError(
+        f"{name} must be numeric; it holds text. Encode its columns with public categories, or pass a frame to a "
+        "pipeline that does."
+    )
 
 
 def label_set(search, y):
@@ -146,6 +277,9 @@ def check_public_rows(search, X, y, X_public, y_public):
             "X_public and y_public must be given together; got only one of them. Pass both, or neither."
         )
     tags = get_tags(search.estimator).input_tags
+    y_public = column_or_1d(y_public)
+    if is_keyed(X) or is_keyed(X_public):
+        return _check_public_keyed(search, X, y, X_public, y_public)
     checked = check_array(
         X_public,
         accept_sparse=tags.sparse,
@@ -154,7 +288,6 @@ def check_public_rows(search, X, y, X_public, y_public):
         allow_nd=tags.three_d_array,
         input_name="X_public",
     )
-    y_public = column_or_1d(y_public)
     check_consistent_length(checked, y_public)
     if checked.shape[1:] != np.shape(X)[1:]:
         raise InvalidParameterError(
@@ -166,18 +299,46 @@ def check_public_rows(search, X, y, X_public, y_public):
             "X_public must have the columns of X, by name and in the same order; the two differ. Pass both as frames "
             "with the same columns, or both as arrays."
         )
+    _check_public_labels(search, y, y_public)
+    _refuse_overlap(X, y, checked, y_public)
+    return (X_public if hasattr(X_public, "columns") else checked), y_public
+
+
+def _check_public_keyed(search, X, y, X_public, y_public):
+    if not (is_keyed(X) and is_keyed(X_public)):
+        raise invalid_type("X_public", "a dict of arrays exactly where X is one", X_public)
+    checked = _check_keyed(search, X_public, "X_public")
+    check_consistent_length(next(iter(checked.values())), y_public)
+    if {name: shape for name, (shape, _) in row_shape(checked).items()} != {
+        name: shape for name, (shape, _) in row_shape(X).items()
+    }:
+        raise InvalidParameterError("X_public must have the arrays of X, by name and by the shape of one row.")
+    _check_public_labels(search, y, y_public)
+    _refuse_overlap(_flat(X), y, _flat({name: checked[name] for name in X}), y_public)
+    return checked, y_public
+
+
+def _flat(X):
+    """Return the arrays of a dict side by side, one row of numbers per row."""
+    parts = [part.toarray() if issparse(part) else part for part in X.values()]
+    return np.hstack([np.asarray(part, dtype=float).reshape(len(part), -1) for part in parts])
+
+
+def _check_public_labels(search, y, y_public):
     known = y if search.classes is None else search.classes
     if is_classifier(search.estimator) and not _all_known(y_public, known):
         raise InvalidParameterError(
             "y_public must hold labels of the label set of y (same type, too); it has others. Map its labels first."
         )
-    if _overlap(X, y, checked, y_public):
+
+
+def _refuse_overlap(X, y, X_public, y_public):
+    if _overlap(X, y, X_public, y_public):
         raise InvalidParameterError(
             "X_public and y_public must not hold private rows, but some of their rows are in (X, y), bit for bit. "
             "Rows of the private data are private also after a train_test_split: leave X_public out and let the "
             "search hold rows out itself."
         )
-    return (X_public if hasattr(X_public, "columns") else checked), y_public
 
 
 def _overlap(X, y, X_public, y_public):

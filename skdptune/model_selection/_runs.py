@@ -16,19 +16,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 
 from skdptune.candidates import find_adapter
 from skdptune.candidates._seeding import RunRandomState, entropy_for, isolated_global_generators
-from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._pricing import training_curve
-from skdptune.model_selection._quiet import quiet_worker
-from skdptune.model_selection._rows import number_of_rows
+from skdptune.model_selection._quiet import process_identity, quiet_worker
+from skdptune.model_selection._rows import made_up_rows, number_of_rows, take_rows
 from skdptune.model_selection._space import with_settings
+from skdptune.model_selection._transport import own
 
-__all__ = ["RunData", "RunPlan", "RunRecord", "one_run", "run_seeds"]
+__all__ = ["RunData", "RunPlan", "RunRecord", "RunSeeds", "one_run"]
 
 MARK_BITS = 128
+OVER = "over"  # instead of a failure: the run has finished before
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class RunRecord:
         For the curator, and only when debugging was switched on.
     position : int or None
         For the curator: which task this was. It is never compared and never published.
+    stored : bool
+        Whether the worker has written down that the run is over.
     """
 
     score: float
@@ -59,11 +61,33 @@ class RunRecord:
     failure: str | None = None
     trace: str | None = field(default=None, repr=False)
     position: int | None = field(default=None, repr=False)
+    stored: bool = False
 
     @property
     def rank(self):
         """What is compared: a total order, with every failed run below every other."""
         return (self.failure is None, self.score, self.mark)
+
+    def delivered(self, floor, stored):
+        """Return the record as it travels: without what only a winner needs if it does not beat ``floor``.
+
+        Parameters
+        ----------
+        floor : tuple or None
+            The rank of a record that the parent holds.
+        stored : bool
+            Whether the worker has written down that the run is over.
+        """
+        complete = floor is None or self.rank > floor
+        if complete and stored == self.stored:
+            return self
+        params, model = (self.params, self.model) if complete else (None, None)
+        return RunRecord(self.score, self.mark, params, model, self.failure, self.trace, self.position, stored)
+
+
+def over(position):
+    """Return what stands in for the record of a run that has finished before and is not run again."""
+    return RunRecord(-math.inf, 0, None, failure=OVER, position=position, stored=True)
 
 
 @dataclass(frozen=True)
@@ -72,7 +96,7 @@ class RunPlan:
 
     estimator: object
     space: object
-    quote: object
+    coverage: object  # a Quote without what it costs
     relation: str
     train_sizes: tuple
     classes: object
@@ -82,6 +106,9 @@ class RunPlan:
     keep_model: bool
     debug: bool
     token: str  # names this plan in the caches of the workers
+    run_timeout: float | None = None
+    store: object = None  # a StoreRef: where a worker notes that a run begins and ends
+    parent_pid: int | None = None
 
 
 def child_seed(seed, *path):
@@ -111,11 +138,24 @@ def budgeted(plan, adapter, settings):
         key = (plan.token, tuple(named))
     if key in _BUDGETED:
         return clone(_BUDGETED[key])
-    found = adapter.with_budget(plan.quote.level, max(plan.train_sizes), plan.relation)
+    found = _below_level(plan, adapter)
     if key is not None:
         if len(_BUDGETED) >= _BUDGETED_LIMIT:
             _BUDGETED.clear()
         _BUDGETED[key] = clone(found)
+    return found
+
+
+def _below_level(plan, adapter):
+    """Return a candidate whose training on every part lies below the level; if none does, the last one tried.
+
+    A rate that follows from the number of rows is highest on the smallest part, while the largest may take more
+    steps, so each size is tried. Who uses the candidate compares it with the level again.
+    """
+    for size in sorted(set(plan.train_sizes), reverse=True):
+        found = adapter.with_budget(plan.coverage.level, size, plan.relation)
+        if training_curve(find_adapter(found), plan.train_sizes, plan.relation).lies_below(plan.coverage.level):
+            break
     return found
 
 
@@ -130,11 +170,11 @@ def draw_run(plan, seed):
     settings = plan.space.draw(public_coins(seed, "settings"))
     adapter = find_adapter(with_settings(plan.estimator, settings))
     adapter.check(plan.relation)
-    if plan.quote.level is not None:
+    if plan.coverage.level is not None:
         adapter = find_adapter(budgeted(plan, adapter, settings))
         adapter.check(plan.relation)
     curve = training_curve(adapter, plan.train_sizes, plan.relation)
-    plan.quote.check_covers(curve, adapter.name)
+    plan.coverage.check_covers(curve, adapter.name)
     return settings, adapter
 
 
@@ -155,7 +195,7 @@ def one_run(plan, data, seed, position=None):
     mark = mark_of(seed)
     settings, adapter = draw_run(plan, seed)
     try:
-        with quiet_worker(data.parent_pid), isolated_global_generators(child_seed(seed, "global")):
+        with quiet_worker(data.parent), isolated_global_generators(child_seed(seed, "global")):
             score, model = _train_and_score(plan, data, adapter, seed)
         if not math.isfinite(score):
             return RunRecord(-math.inf, mark, None, failure="NonFiniteScore", position=position)
@@ -184,9 +224,9 @@ def _train_and_score(plan, data, adapter, seed):
             total += total_count(plan.scorer, model, *held_out, plan.classes)  # exact integers: pooled before any noise
     kept = model if plan.keep_model else None
     if plan.public_scorer is not None:
-        return float(plan.public_scorer(model, data.X_public, data.y_public)), kept
+        return float(plan.public_scorer(model, own(data.X_public), own(data.y_public))), kept
     score = plan.scorer.release(
-        total, plan.n_scored, plan.quote.noise, child_seed(seed, "score"), multiplicity=data.multiplicity
+        total, plan.n_scored, plan.coverage.noise, child_seed(seed, "score"), multiplicity=data.multiplicity
     )
     return float(score), kept
 
@@ -205,18 +245,17 @@ def total_count(scorer, model, X, y, classes):
     total = 0
     for i in range(number_of_rows(X)):
         with contextlib.suppress(Exception):  # this row alone scores nothing
-            total += scorer.count(model, _safe_indexing(X, [i]), _safe_indexing(y, [i]))
+            total += scorer.count(model, take_rows(X, [i]), take_rows(y, [i]))
     return total
 
 
 def _refuse_broken(scorer, model, X, classes):
     """Raise if the model cannot be scored on any made-up row; no value of X is used."""
-    blank = placeholder_like(X)
     label = np.zeros(1) if classes is None else classes[:1]
     failure = None
-    for shift in (0, 1, 0.5):
+    for row in made_up_rows(X):
         try:
-            scorer.count(model, blank if shift == 0 else blank + shift, label)
+            scorer.count(model, row, label)
             return
         except Exception as error:
             failure = error
@@ -236,31 +275,57 @@ class RunData:
     multiplicity: int
     X_public: object = field(repr=False)
     y_public: object = field(repr=False)
-    parent_pid: int
+    parent: str
     ready: tuple | None = field(default=None, repr=False)
 
     @classmethod
     def cut(cls, X, y, splits, multiplicity, X_public, y_public):
         """Return the data for the runs; with a single split, only its two parts."""
-        data = cls(X, y, tuple(splits), multiplicity, X_public, y_public, os.getpid())
+        data = cls(X, y, tuple(splits), multiplicity, X_public, y_public, process_identity())
         if len(data.splits) > 1:
             return data
         return replace(data, X=None, y=None, ready=data.parts(0))
 
     def parts(self, position):
-        """Return ``((X, y) to train on, (X, y) to score)`` of one split."""
+        """Return ``((X, y) to train on, (X, y) to score)`` of one split, as no run can change them for another."""
         if self.ready is not None:
-            return self.ready
-        train, test = self.splits[position]
-        return self._rows(train), self._rows(test)
+            train, test = self.ready
+        else:
+            train, test = (self._rows(indices) for indices in self.splits[position])
+        return tuple(map(own, train)), tuple(map(own, test))
 
     def _rows(self, indices):
         if len(indices) == number_of_rows(self.X):
             return self.X, self.y
-        return _safe_indexing(self.X, indices), _safe_indexing(self.y, indices)
+        return take_rows(self.X, indices), take_rows(self.y, indices)
 
 
-def run_seeds(master, count):
-    """Yield one seed per run, lazily: the number of tries never sits in a list."""
-    for position in range(count):
-        yield child_seed(master, "run", position)
+class RunSeeds:
+    """The secret seeds of all runs, derived one at a time: they never sit in a list.
+
+    Paper and code: the coins of run i of Algorithm 1 (arXiv 2110.03620v2) are a function of (master, i), so a
+    run that was cut short can be run again with the same coins and to the same outcome.
+
+    Parameters
+    ----------
+    master : int
+        256 bits.
+    count : int
+        The number of runs.
+
+    Examples
+    --------
+    >>> seeds = RunSeeds(7, 3)
+    >>> len(seeds), seeds[2] == RunSeeds(7, 3)[2], seeds[2] == seeds[1]
+    (3, True, False)
+    """
+
+    def __init__(self, master, count):
+        self._master = master
+        self._count = count
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, position):
+        return child_seed(self._master, "run", position)

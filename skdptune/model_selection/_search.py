@@ -13,41 +13,43 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skdptune._exceptions import (
     AllRunsFailedError,
-    CandidateRefusedError,
     InvalidParameterError,
     PublicSeedWarning,
-    RunFailedError,
     SplitRefusedError,
 )
 from skdptune._validation import check_choice, check_integer, check_real, invalid_type, invalid_value
 from skdptune.accounting._relations import check_relation
-from skdptune.candidates import find_adapter
 from skdptune.ledger import as_ledger, for_pickling
 from skdptune.model_selection._assumptions import assumptions_of
+from skdptune.model_selection._cells import check_run_timeout
+from skdptune.model_selection._checkpoint import check_checkpoint, open_checkpoint
 from skdptune.model_selection._engine import Runner, check_engine
-from skdptune.model_selection._pricing import SearchTerms, quote, training_curve
-from skdptune.model_selection._publish import default_model, no_winner, publish, withdraw
+from skdptune.model_selection._outcome import publish_outcome
+from skdptune.model_selection._preflight import preflight
+from skdptune.model_selection._pricing import SearchTerms, quote
+from skdptune.model_selection._publish import withdraw
 from skdptune.model_selection._quiet import debugging
+from skdptune.model_selection._repr import PricedRepr
 from skdptune.model_selection._rows import (
     check_public_rows,
     check_rows,
+    check_same_columns,
     label_set,
     number_of_rows,
     refuse_fit_params,
+    row_shape,
 )
-from skdptune.model_selection._runs import RunData, RunPlan, budgeted, child_seed, public_coins, run_seeds
-from skdptune.model_selection._space import ParamSpace, with_settings
+from skdptune.model_selection._runs import RunData, RunPlan, RunSeeds, public_coins
+from skdptune.model_selection._space import ParamSpace
 from skdptune.model_selection._splits import as_split_scheme, check_scheme_relation
 from skdptune.run_counts import as_run_count
 from skdptune.scoring import resolve_private_scorer, resolve_public_scorer
 
 __all__ = ["PrivateRandomSearchCV"]
-
-_CALIBRATED_BEFORE = 16  # settings calibrated before anything is spent; the others in their run
 
 _NO_CV_RESULTS = (
     "PrivateRandomSearchCV has no cv_results_: only the winner is published, because the other tries, their "
@@ -66,7 +68,7 @@ def _delegates(method):
     return check
 
 
-class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
+class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
     """Random search over private candidates that publishes only the best and pays about once.
 
     A drop-in replacement for :class:`sklearn.model_selection.RandomizedSearchCV`. The number of tries is
@@ -106,8 +108,15 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
     ledger : object or None, default=None
         A diffprivlib ``BudgetAccountant``, an :class:`~skdptune.ledger.AccountantHandle`, or any object with
         ``charge(spent, delta)``. Charged once, for the whole search, before a row is used.
-    checkpoint, run_timeout : None
-        Reserved; anything else is refused.
+    checkpoint : str, path or None, default=None
+        A folder, made by the search and readable by its user alone, in which a long search survives a kill, a
+        crash or Ctrl-C: the same call goes on with the same tries, for the same single charge. It is for the
+        curator only, and removed when the search ends. See :doc:`/long_searches`.
+    run_timeout : float or None, default=None
+        Seconds that one try may take; one that takes longer is stopped, ranks last and stays charged. Fixed without
+        looking at the data. Tries then run in processes of their own, whatever the engine. There is no time-out for the
+        whole search: its length would depend on the number of tries; cap that with
+        :class:`~skdptune.run_counts.AtMost` instead.
     n_jobs, pre_dispatch, verbose
         As for :class:`joblib.Parallel`. What ``verbose`` prints shows the number of tries: it is for the curator.
     random_state : int, RandomState or None, default=None
@@ -284,9 +293,6 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         relation = check_relation(self.relation)
         run_count = as_run_count(self.n_iter)
         refit = check_choice("refit", self.refit, ("winner", True, False))
-        for name in ("checkpoint", "run_timeout"):
-            if getattr(self, name) is not None:
-                raise invalid_value(name, "None (not offered in this version)", getattr(self, name))
         if not (self.error_score == "raise" if isinstance(self.error_score, str) else _is_nan(self.error_score)):
             raise invalid_value(
                 "error_score", "nan or 'raise'", self.error_score, "A failed try always ranks last."
@@ -328,6 +334,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
             scorer=resolver(self.scoring, self.estimator),
             score_noise=self.score_noise,
             public_validation=public_validation,
+            seeded=self.random_state is not None,
         )
 
     def _quote(self, terms, **shown):
@@ -344,6 +351,8 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
                 adapters=adapters,
                 seeded=self.random_state is not None,
                 level=level,
+                timed=self.run_timeout is not None,
+                kept=self.checkpoint is not None,
             )
 
         priced = quote(terms, target_epsilon=self.epsilon, delta=self.delta, describe=describe)
@@ -404,14 +413,20 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         if public_validation:
             X_public, y_public = check_public_rows(self, X, y, X_public, y_public)
         plan = self._plan(terms, priced, classes)
-        self._preflight(plan)
-        # The whole price is charged before the first private fit and never given back after it.
+        preflight(plan, row_shape(X))
         ledger = as_ledger(ledger)
-        if ledger is not None:
-            ledger.charge(priced.spent, self.delta)
-        data = self._data(terms, X, y, X_public, y_public, master)
-        best = self._run(terms, plan, data, master)
-        return self._publish(terms, best, plan, (X, y), master)
+        with open_checkpoint(check_checkpoint(self.checkpoint)) as saved:
+            # What is drawn here, and all coins later on, is a function of the master secret.
+            master = saved.master(master, self.random_state is not None)
+            splits = terms.scheme.draw(terms.n_samples, public_coins(master, "split"))
+            seeds = RunSeeds(master, self._draw_run_count(terms.run_count, master))
+            saved.begin(self, (X, y), (X_public, y_public), splits, len(seeds))
+            # The whole price is charged before the first private fit and never given back after it.
+            saved.charge(ledger, priced.spent, self.delta)
+            best = self._run(plan, self._data(terms, splits, X, y, X_public, y_public), seeds, saved.store)
+            with saved.ending(AllRunsFailedError):
+                publish_outcome(self, terms, priced.spent, best, plan, (X, y), master)
+        return self
 
     def _master_seed(self):
         """Return the 256 secret bits everything is derived from, so that a run whose worker died can be replayed."""
@@ -430,7 +445,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         return RunPlan(
             estimator=self.estimator,
             space=terms.space,
-            quote=priced,
+            coverage=replace(priced, spent=None),  # workers check what is covered; what it costs stays here
             relation=terms.relation,
             train_sizes=terms.scheme.train_sizes(terms.n_samples),
             classes=classes,
@@ -440,33 +455,11 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
             keep_model=terms.refit == "winner",
             debug=debugging(),
             token=secrets.token_hex(16),
+            run_timeout=check_run_timeout(self.run_timeout),
         )
 
-    def _preflight(self, plan):
-        """Check, without rows, the settings that may be drawn; a refusal here costs nothing."""
-        for position, settings in enumerate(plan.space.check_settings()):
-            adapter = find_adapter(with_settings(self.estimator, settings))
-            adapter.check(plan.relation)
-            adapter.check_data(min(plan.train_sizes), self.n_features_in_, plan.classes)
-            if plan.quote.level is None:
-                curve = training_curve(adapter, plan.train_sizes, plan.relation)
-                plan.quote.check_covers(curve, adapter.name)
-            if plan.quote.level is not None and position < _CALIBRATED_BEFORE:
-                self._check_calibrated(adapter, plan, settings)
-
     @staticmethod
-    def _check_calibrated(adapter, plan, settings):
-        params = budgeted(plan, adapter, settings).get_params(deep=True)
-        for name, value in settings.items():
-            if isinstance(value, (int, float)) and params.get(name, value) != value:
-                raise CandidateRefusedError(
-                    f"param_distributions searches {name!r}, which the target epsilon= calibrates. Take it out of "
-                    "the space, or leave epsilon=None and search it at its own price."
-                )
-
-    @staticmethod
-    def _data(terms, X, y, X_public, y_public, master):
-        splits = terms.scheme.draw(terms.n_samples, public_coins(master, "split"))
+    def _data(terms, splits, X, y, X_public, y_public):
         scorings = max(cost.scorings for cost in terms.scheme.row_costs(terms.n_samples))
         return RunData.cut(X, y, splits, max(1, scorings), X_public, y_public)
 
@@ -475,64 +468,9 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
         entropy = int.from_bytes(public_coins(master, "run count").bytes(32), "big")
         return int(run_count.sample(np.random.default_rng(entropy)))
 
-    def _run(self, terms, plan, data, master):
+    def _run(self, plan, data, seeds, store):
         runner = Runner(self.n_jobs, self.pre_dispatch, self.verbose)
-        seeds = run_seeds(master, self._draw_run_count(terms.run_count, master))
-        return runner.best(plan, data, seeds, raise_failures=self.error_score == "raise")
-
-    def _publish(self, terms, best, plan, rows, master):
-        outputs = {"privacy_spent_": plan.quote.spent, "scorer_": terms.scorer}
-        outputs["n_features_in_"] = self.n_features_in_
-        if "feature_names_in_" in vars(self):
-            outputs["feature_names_in_"] = self.feature_names_in_
-        if plan.classes is not None:
-            outputs["classes_"] = plan.classes
-        succeeded = best is not None and best.failure is None
-        if succeeded:
-            outputs.update(best_params_=best.params, best_score_=best.score)
-        else:
-            outputs.update(no_winner())
-        if terms.refit is not False:
-            outputs["best_estimator_"] = self._published_model(terms, best, plan, rows, master, succeeded)
-        publish(self, outputs)
-        if best is not None and not succeeded:
-            raise AllRunsFailedError(
-                f"every try failed (for the curator: the best-ranked one with {best.failure}); the whole search "
-                "stays charged and the published model is a constant that no row has touched. Set the log "
-                "level of 'skdptune.curator' to DEBUG and repeat on synthetic rows to find the cause."
-            )
-        return self
-
-    def _published_model(self, terms, best, plan, rows, master, succeeded):
-        if not succeeded:
-            return default_model(self.estimator, plan.classes, self.n_features_in_)
-        if terms.refit == "winner":
-            return best.model
-        return self._refit(best.params, plan, rows, master)
-
-    def _refit(self, params, plan, rows, master):
-        """Train the winner once more, on all rows; priced at the dearest candidate."""
-        adapter = find_adapter(with_settings(self.estimator, params))
-        if plan.quote.level is not None:
-            adapter = find_adapter(adapter.with_budget(plan.quote.level, number_of_rows(rows[0]), plan.relation))
-        adapter.check(plan.relation)
-        curve = training_curve(adapter, (number_of_rows(rows[0]),), plan.relation)
-        plan.quote.check_covers(curve, adapter.name, refit=True)
-
-        def train():
-            fitted = adapter.fit(*rows, classes=plan.classes, seed=child_seed(master, "refit"))
-            return adapter.publish(fitted)
-
-        failure = None
-        try:
-            return Runner.quietly(train, child_seed(master, "refit global"))
-        except (Exception, SystemExit) as error:
-            failure = type(error).__name__
-        # Raised here, so that no traceback of the candidate hangs on it: it may quote rows.
-        raise RunFailedError(
-            f"the refit failed with {failure}; the whole search stays charged and nothing is published. Use "
-            "refit='winner' with a single split, which trains nothing again."
-        )
+        return runner.best(plan, data, seeds, raise_failures=self.error_score == "raise", store=store)
 
     # ------------------------------------------------------------------ the published model
 
@@ -542,8 +480,7 @@ class PrivateRandomSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise AttributeError(
                 "this search published no model (refit=False): set refit='winner' or refit=True and fit again."
             )
-        if getattr(X, "ndim", 2) == 2:  # other shapes get the model's own complaint
-            validate_data(self, X, reset=False, skip_check_array=True)
+        check_same_columns(self, X)
         return self.best_estimator_
 
     @available_if(_delegates("predict"))

@@ -138,6 +138,10 @@ class ParamSpace:
         """Return every parameter name that occurs."""
         return sorted({name for space in self._spaces for name in space})
 
+    def sources(self):
+        """Return a copy of the spaces: one dict each, of names to what is drawn from."""
+        return [dict(space) for space in self._spaces]
+
     def check_names(self, estimator):
         """Refuse names that ``estimator`` does not have, before anything is drawn.
 

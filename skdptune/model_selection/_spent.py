@@ -3,25 +3,48 @@
 import functools
 import math
 import platform
+import sys
+import textwrap
 from dataclasses import dataclass, field
 from importlib import metadata
 
-from skdptune._exceptions import PricingError
+from skdptune._exceptions import PricingError, SkdptuneError
+from skdptune._rounding import nats_up, number, significant_up
+from skdptune._validation import check_real
 from skdptune.accounting import PrivacyCurve, best_of
 
 __all__ = ["PrivacySpent"]
 
-_LIBRARIES = ("skdptune", "scikit-learn", "numpy", "scipy", "dp-accounting", "opendp", "diffprivlib")
+_LIBRARIES = ("skdptune", "scikit-learn", "numpy", "scipy", "dp-accounting", "joblib")
+_OPTIONAL = ("diffprivlib", "torch", "opacus", "skorch")  # named only where they are in use
+_WIDTH = 79
+_LONG = 120  # longer descriptions of the run count are cut in the short table
+
+SCOPE = (
+    "This price is for one fit. Other fits and releases from the same rows, scores computed on private rows "
+    "without noise, side channels such as the running time, and people with several rows are not covered. "
+    "report() writes it out."
+)
+STAGES = {
+    "quote": "Price quoted before any private row was used",
+    "spent": "Privacy spent",
+    "inner": "Price of an inner search, part of the outer search's price",
+}
 
 
-@functools.lru_cache(maxsize=1)
 def _versions():
+    return _installed(tuple(name for name in _OPTIONAL if name in sys.modules))
+
+
+@functools.lru_cache(maxsize=16)
+def _installed(optional):
     found = [("python", platform.python_version())]
-    for name in _LIBRARIES:
+    for name in (*_LIBRARIES, *optional):
         try:
             found.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:
-            continue
+            version = getattr(sys.modules.get(name), "__version__", None)  # used from a folder, not installed
+            found += [] if version is None else [(name, version)]
     return tuple(found)
 
 
@@ -58,6 +81,13 @@ class PrivacySpent:
         The public number of rows that the score is divided by.
     assumptions : tuple of str
         What the guarantee rests on.
+    settings : SearchSettings or None
+        The public settings in words, for the report.
+    stage : {"quote", "spent", "inner"}
+        Whether this is a price quoted before a fit, the price of a fit, or that of a search inside another one.
+        Not compared.
+    versions : tuple of (str, str)
+        Libraries and their versions. Not compared.
 
     Notes
     -----
@@ -92,6 +122,8 @@ class PrivacySpent:
     score_noise: object
     n_scored: int | None = None
     assumptions: tuple = ()
+    settings: object = field(default=None, compare=False)
+    stage: str = field(default="quote", compare=False)
     versions: tuple = field(default_factory=_versions, compare=False)
 
     def epsilon(self, delta):
@@ -115,8 +147,24 @@ class PrivacySpent:
 
     @property
     def method(self):
-        """Which bound priced the selection: "exact", "rdp", "closed_form" or "profile"."""
-        return self.selection.method
+        """Which bound priced the selection: "exact", "rdp", "closed_form", "profile" or "composition".
+
+        "pair" or "rdp" where exactly one run is certain, which costs what one run costs.
+        """
+        return dearest(self.selection, self.default_delta).method
+
+    @property
+    def default_delta(self):
+        """The delta reported at unless another is asked for.
+
+        The search's own ``delta`` if it has one; else the largest power of ten that is at most
+        1 / (10 n_samples); 1e-6 where that number is not known.
+        """
+        own = getattr(self.settings, "delta", None)
+        if own is not None:
+            return own
+        n = self.n_samples
+        return 10.0 ** math.floor(-math.log10(10 * n)) if n else 1e-6
 
     def closed_form_epsilon(self, delta):
         """Return what the closed forms of the literature would have charged, or None.
@@ -142,7 +190,26 @@ class PrivacySpent:
                 return None
             whole = priced if self.refit is None else priced + self.refit
             worst = max(worst, whole.epsilon(delta))
-        return worst
+        return worst if self.row_curves else None
+
+    def report(self, **options):
+        """Return a :class:`~skdptune.report.PrivacyReport` of this price, to be filed.
+
+        Parameters
+        ----------
+        **options
+            As for :class:`~skdptune.report.PrivacyReport`: ``title``, ``delta``, ``prepared_for``, ...
+
+        Returns
+        -------
+        PrivacyReport
+            With ``to_html``, ``to_json`` and ``to_markdown``.
+        """
+        from skdptune.report import PrivacyReport  # a floor above: loaded when a report is asked for
+
+        return PrivacyReport(self, **options)
+
+    # Rendering ----------------------------------------------------------------------------
 
     def __repr__(self):
         return (
@@ -153,46 +220,125 @@ class PrivacySpent:
     def __str__(self):
         return self.summary()
 
-    def summary(self, delta=None):
-        """Return a short table: single run, selection, refit, whole search, assumptions.
+    def _repr_html_(self):
+        from skdptune.report import card  # a floor above: loaded when a notebook asks
+
+        return card(self)
+
+    def price_rows(self, delta):
+        """Return the prices at ``delta`` as (name, epsilon) rows, the whole search's before the closed form's.
 
         Parameters
         ----------
-        delta : float, optional
-            Defaults to the largest power of ten that is at most 1 / (10 n_samples), or 1e-6.
+        delta : float in [0, 1)
+
+        Returns
+        -------
+        list of (str, float)
         """
-        if delta is None:
-            n = self.n_samples
-            delta = 10.0 ** math.floor(-math.log10(10 * n)) if n else 1e-6
         rows = [("single run", self.single_run.epsilon(delta))]
         if self.refit is not None:
-            rows += [
-                ("best of the runs", self.selection.epsilon(delta)),
-                ("refit", self.refit.epsilon(delta)),
-            ]
+            rows += [("best of the runs", self.selection.epsilon(delta)), ("refit", self.refit.epsilon(delta))]
         rows.append(("whole search", self.epsilon(delta)))
         closed = self.closed_form_epsilon(delta)
         if closed is not None:
             rows.append(("(closed form)", closed))
-        lines = [f"Privacy cost at delta = {delta:g}, relation {self.relation}"]
-        lines += [f"  {name:<17} epsilon = {_round_up(value)}" for name, value in rows]
-        lines.append(
-            f"  tries: {self.run_count!r}, mean {self.run_count.mean:.4g}, 99 % of searches within "
-            f"{self.run_count.quantile(0.99)}; priced by {self.method}"
-        )
+        return rows
+
+    def facts(self):
+        """Return what belongs beside the prices, as (name, text) rows."""
+        rows = [
+            ("method", self.method),
+            ("tries", f"{_cut(repr(self.run_count))}, {_run_count_text(self.run_count)}"),
+            ("relation", self.relation if self.n_samples is None else f"{self.relation}, {self.n_samples} rows"),
+        ]
         if self.score_standard_deviation is not None:
-            lines.append(
-                f"  noise on each score: standard deviation {self.score_standard_deviation:.2g} of its range, "
-                f"from {self.n_scored} rows"
+            deviation = significant_up(self.score_standard_deviation, 2)
+            rows.append(
+                ("score noise", f"standard deviation {deviation} of the score's range, from {self.n_scored} rows")
             )
+        if self.settings is not None:
+            rows.append(("split", self.settings.split))
+            if self.settings.target is not None:
+                epsilon, delta = self.settings.target
+                rows.append(("target", f"epsilon {epsilon:g} at delta {delta:g}: candidates were calibrated to it"))
+            if self.settings.seeded:
+                rows.append(("SEED GIVEN", "whoever knows random_state can undo the noise; it must stay secret"))
+        return rows
+
+    def summary(self, delta=None):
+        """Return a short table: the prices, how they were found, assumptions, scope and versions.
+
+        Parameters
+        ----------
+        delta : float, optional
+            Defaults to :attr:`default_delta`.
+
+        Returns
+        -------
+        str
+            ASCII, at most 79 columns wide where words allow it. Every price is rounded up.
+        """
+        delta = check_delta(self.default_delta if delta is None else delta)
+        lines = [f"{STAGES[self.stage]}, at delta = {delta:g}"]
+        lines += [f"  {name:<17} epsilon = {nats_up(value)}" for name, value in self.price_rows(delta)]
+        lines += [_wrapped(f"  {name:<13}", text) for name, text in self.facts()]
         if self.assumptions:
             lines.append("Assumes:")
-            lines += [f"  - {sentence}" for sentence in self.assumptions]
-        return "\n".join(lines)
+            lines += [_wrapped(f"  {i:>2}. ", text) for i, text in enumerate(self.assumptions, start=1)]
+        lines.append(_wrapped("Scope: ", SCOPE))
+        if self.versions:
+            lines.append(_wrapped("Versions: ", ", ".join(f"{name} {value}" for name, value in self.versions)))
+        return _ascii("\n".join(lines))
 
 
-def _round_up(value):
-    """Format with four decimals, rounded up: a printed epsilon is never below the stated one."""
-    if not math.isfinite(value):
-        return str(value)
-    return f"{math.ceil(value * 1e4) / 1e4:.4f}"  # to the private side
+def check_delta(delta):
+    """Return ``delta`` as a float, or raise the usual error."""
+    return check_real(
+        "delta", delta, low=0, high=1, high_open=True, advice="Take it well below 1 / n_samples, e.g. 1e-6."
+    )
+
+
+def dearest(curve, delta):
+    """Return the part of a worst-of-several that sets the price at ``delta``, after asking it for that price."""
+    nodes = getattr(curve.node, "nodes", ()) if getattr(curve.node, "weights", None) is None else ()
+    parts = [_as_curve(node, curve.relation) for node in nodes] or [curve]
+    return max(parts, key=lambda part: part.epsilon(delta))
+
+
+def _as_curve(node, relation):
+    return PrivacyCurve(node, relation)
+
+
+def _run_count_text(run_count):
+    within = quantile(run_count, 0.99)
+    tail = "" if within is None else f", 99 % of searches within {within}"
+    return f"mean {number(run_count.mean)}{tail}"
+
+
+def quantile(run_count, share):
+    """Return the number of tries that suffices with probability ``share``, or None where there is none."""
+    try:
+        return int(run_count.quantile(share))
+    except (SkdptuneError, OverflowError, ValueError):
+        return None
+
+
+def _cut(text):
+    return text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."
+
+
+def _wrapped(start, text):
+    """Wrap one entry under its own indent."""
+    return textwrap.fill(
+        " ".join(text.split()),
+        width=_WIDTH,
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_on_hyphens=False,
+    )
+
+
+def _ascii(text):
+    """Escape what a plain terminal may not show: names of columns and classes may hold anything."""
+    return text.encode("ascii", "backslashreplace").decode("ascii")

@@ -274,7 +274,7 @@ class PrivateScorer(BaseEstimator):
         return float(self.minimum + (self.maximum - self.minimum) * share)
 
     def _sanitised(self, estimator, X, y):
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        n_rows = np.shape(y)[0]  # X may be a dict of arrays
         scores = as_number_array("row_scores", self.row_scores(estimator, X, y))
         check_shape("row_scores", scores, (n_rows,))
         # NaN and both infinities are the worst score: an infinite score must not win.

@@ -281,6 +281,28 @@ def test_public_classes_fill_a_parameter_left_open():
     assert fitted.classes_.tolist() == [7, 8]
 
 
+class LearnsClasses(Toy):
+    """Finds its classes in y, as estimators without a parameter for them do."""
+
+    def fit(self, X, y=None):
+        super().fit(X, y)
+        self.classes_ = np.unique(y)
+        return self
+
+
+def test_learned_classes_are_an_assumption_and_leave_as_the_declared_ones():
+    declared = np.array(["maybe-longer", "no"])
+    labels = np.array(["no", "maybe-longer"] * 3, dtype=object)
+    adapter = find_adapter(LearnsClasses())
+    published = adapter.publish(adapter.fit(ROWS, labels, classes=declared, seed=None))
+    assert published.classes_.dtype == declared.dtype and published.classes_.tolist() == declared.tolist()
+    assert published.classes_ is not declared
+    assert any("takes no classes: every label is assumed" in sentence for sentence in adapter.assumptions("zero-out"))
+    assert not any("takes no classes" in s for s in find_adapter(ClassesToy()).assumptions("zero-out"))
+    absent = adapter.publish(adapter.fit(ROWS, np.array(["no"] * 6), classes=declared, seed=None))
+    assert absent.classes_.tolist() == ["no"]  # covered by the assumption; another order would answer wrongly
+
+
 # ---- publication
 
 

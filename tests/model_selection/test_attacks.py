@@ -105,7 +105,7 @@ class Dies(GaussianToy):
 
 
 def test_a_dead_worker_ranks_last_and_the_search_goes_on(rows, monkeypatch):
-    monkeypatch.setattr(PrivateRandomSearchCV, "_draw_run_count", lambda *args: 12)
+    monkeypatch.setattr(PrivateRandomSearchCV, "_draw_run_count", lambda *args: 5)
     with joblib.parallel_config(backend="loky", n_jobs=2):
         try:
             search = search_over(Dies(s=4.0)).fit(*rows)

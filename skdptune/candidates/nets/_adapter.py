@@ -12,6 +12,7 @@ from skdptune.candidates._seeding import quick_clone
 from skdptune.candidates.nets import _budget
 from skdptune.candidates.nets._checks import check_net
 from skdptune.candidates.nets._losses import RowLoss, build_criterion
+from skdptune.candidates.nets._modules import tensors_of
 from skdptune.candidates.nets._rows import Schema
 from skdptune.candidates.nets._terms import COST_PARAMS, check_relation_terms, sgd_terms
 
@@ -56,9 +57,9 @@ class NetAdapter(CandidateAdapter):
         return next((c.__name__ for c in type(self.estimator).__mro__ if c in _VOUCHED), "DPNeuralNetClassifier")
 
     def check_data(self, n_samples, n_features, classes):
-        """Rehearse on random rows of the declared width."""
+        """Rehearse on random rows of the declared shape (see :meth:`Schema.of`)."""
         net = quick_clone(self.estimator)
-        schema = Schema.flat(n_features)
+        schema = Schema.of(n_features)
         _, task = net._task_of(*_no_rows(classes))
         net._rehearse(schema, task, RowLoss(build_criterion(net)), sgd_terms(net, n_samples))
 
@@ -111,7 +112,7 @@ class NetAdapter(CandidateAdapter):
         for name in ("_classes", "n_features_in_", "feature_names_in_"):  # public: labels and schema
             if name in vars(fitted):
                 setattr(fresh, name, copy.copy(vars(fitted)[name]))
-        fresh._install({name: tensor.detach().cpu().clone() for name, tensor in fitted.module_.state_dict().items()})
+        fresh._install({name: tensor.detach().cpu().clone() for name, tensor in tensors_of(fitted.module_).items()})
         return fresh
 
 

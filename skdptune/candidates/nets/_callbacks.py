@@ -6,7 +6,7 @@ from skorch.callbacks import Freezer, Initializer, ParamMapper, Unfreezer
 
 from skdptune._exceptions import CandidateRefusedError
 
-__all__ = ["apply_callbacks", "check_callbacks"]
+__all__ = ["apply_callbacks", "callback_epochs", "check_callbacks"]
 
 ALLOWED = (ParamMapper, Freezer, Unfreezer, Initializer)
 
@@ -40,11 +40,17 @@ def check_callbacks(net):
                 "scoring= judge the candidates and lr_schedule= set the learning rate."
             )
         schedule = getattr(callback, "schedule", None)
-        if schedule is not None or isinstance(callback.at, bool) or not isinstance(callback.at, int):
+        whole = isinstance(callback.at, int) and not isinstance(callback.at, bool)
+        if schedule is not None or not whole or callback.at < 1:
             raise CandidateRefusedError(
-                f"callback {name} must have a whole number as at= and no schedule=: a function of the net "
-                "could decide by what it learned from single rows. Give the epoch's number."
+                f"callback {name} must have a whole number as at= (1 is the first epoch) and no schedule=: a function "
+                "of the net could decide by what it learned from single rows. Give the epoch's number."
             )
+
+
+def callback_epochs(net, last):
+    """Return the numbers, up to ``last``, of the epochs that start with a callback, and 1."""
+    return sorted({1, *(c.at for c in _plain(net.callbacks) if c.at <= last)})
 
 
 def apply_callbacks(net, module, epoch):

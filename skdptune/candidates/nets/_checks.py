@@ -6,7 +6,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, InvalidTypeError
-from skdptune._validation import check_choice, check_integer, check_real, invalid_type
+from skdptune._validation import check_choice, check_integer, check_real, invalid_type, invalid_value
 from skdptune.candidates.nets._callbacks import check_callbacks
 from skdptune.candidates.nets._losses import build_criterion
 from skdptune.candidates.nets._per_sample import MODES
@@ -15,6 +15,8 @@ from skdptune.candidates.nets._rows import input_dtype_of
 __all__ = ["PREFIXES", "check_net", "is_component_param"]
 
 PREFIXES = ("module__", "criterion__", "optimizer__")
+
+LEAST_NORM = 1e-12
 
 # skorch's parameters that would break the price at any other value than these -> what to do instead.
 _FIXED = {
@@ -56,7 +58,7 @@ def is_component_param(name):
 
 def _check_param_name(net, name):
     """Refuse an unknown constructor parameter, with the name to use where it is known."""
-    if name in net._declared() or is_component_param(name):
+    if name in net._declared() or (net._takes_components() and is_component_param(name)):
         return
     kind = type(net).__name__
     if name in _RENAMED:
@@ -109,6 +111,8 @@ def _check_numbers(net):
             )
     for norm in norms if isinstance(norms, (list, tuple)) else [norms]:
         check_real("max_grad_norm", norm, low=0, low_open=True, advice="It is chosen without the data.")
+        if norm < LEAST_NORM:  # squares of shorter gradients vanish in single precision, and they would pass unclipped
+            raise invalid_value("max_grad_norm", f"at least {LEAST_NORM:g}", norm, "Raise it, and lower lr as much.")
     check_integer("physical_batch_size", net.physical_batch_size, low=1)
     check_real("lr", net.lr, low=0)
     input_dtype_of(net.input_dtype)
@@ -165,6 +169,11 @@ def check_module(net, module):
                 f"{where} must not keep running statistics of private rows: set track_running_stats=False "
                 "(opacus.validators.ModuleValidator.fix does)."
             )
+        if isinstance(layer, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and layer.max_norm is not None:
+            raise CandidateRefusedError(
+                f"{where} must have max_norm=None: it rewrites the weights of the words that occur in the rows, "
+                "without noise. Bound gradients by max_grad_norm instead."
+            )
         if _has_hooks(layer):
             raise CandidateRefusedError(
                 f"{where} must have no hooks: they see single rows. Put what they do into forward."
@@ -188,6 +197,11 @@ def _check_parameters(kind, module):
             raise CandidateRefusedError(
                 f"parameter {name!r} of the module must be float32 or float64; got {p.dtype}: norms computed in less "
                 "precision do not bound a row. Train in float32."
+            )
+        if getattr(p, "_backward_hooks", None) or getattr(p, "_post_accumulate_grad_hooks", None):
+            raise CandidateRefusedError(
+                f"parameter {name!r} of the module must have no hooks: they see gradients before clipping and noise. "
+                "Remove them; change gradients in an optimizer of your own."
             )
         if getattr(p, "grad_sample", None) is not None:
             raise CandidateRefusedError(

@@ -2,27 +2,48 @@
 
 What would otherwise surface in the middle of a private training surfaces here: wrong shapes and types,
 parameters without per-row gradients, and every way in which one row could reach another: through the
-outputs, the losses, the gradients, a buffer, or something the module remembers.
+outputs, the losses, the gradients, a buffer, a parameter, the size of the batch, or something the module
+remembers.
 """
 
 import copy
+import os
+import threading
 
 import numpy as np
 import torch
+from torch import nn
 
 from skdptune._exceptions import CandidateRefusedError, SkdptuneError
+from skdptune.candidates.nets._callbacks import callback_epochs
 from skdptune.candidates.nets._checks import check_module
-from skdptune.candidates.nets._engine import _quiet_hooks, _Steps, clipping_bounds
-from skdptune.candidates.nets._modules import copy_tensors, fixed_torch_seed
+from skdptune.candidates.nets._engine import _quiet_hooks, _Steps, clipping_bounds, place
+from skdptune.candidates.nets._losses import RowLoss
+from skdptune.candidates.nets._modules import copy_tensors, dtype_of, fixed_torch_seed, plain_torch, tensors_of
 from skdptune.candidates.nets._noise import GaussianNoise
 from skdptune.candidates.nets._per_sample import GhostClipper, clipper, slice_rows
-from skdptune.candidates.nets._schedules import check_schedule
 
 __all__ = ["dry_run"]
 
 _ROWS = 4
 _CHANGED = 2  # the row that is replaced; all others must not notice
 _RTOL, _ATOL = 1e-5, 1e-6  # the same shapes in the same order: equal up to a few roundings
+_ALONE = {"rtol": 1e-4, "atol": 1e-5}  # a row alone goes through other kernels than in a batch
+# A condition on the whole batch (x.max() > 255) shows where the other rows lie below it and one above.
+_SCALES = (0.01, 1.0, 100.0)
+_STRANGE = (1e3, -1e3, 1e6, float("nan"), float("inf"))
+_RANDOM_LAYERS = (nn.modules.dropout._DropoutNd, nn.RReLU)
+_LOCK = threading.RLock()
+_ATTEMPTS = 5
+
+
+def _after_fork():
+    global _LOCK  # noqa: PLW0603
+    _LOCK = threading.RLock()  # the parent's may be held by a thread that the child has not
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def dry_run(net, schema, task, row_loss, terms):
@@ -42,14 +63,19 @@ def dry_run(net, schema, task, row_loss, terms):
     CandidateRefusedError
         Naming what couples the rows or what fails, and the repair. Quotes no private value: none exists.
     """
-    check_schedule(net.lr_schedule, terms.steps)
     module = net._new_module(schema, task, seed=0)
     check_module(net, module)
-    with _quiet_hooks(), fixed_torch_seed(0):
+    # Other threads may draw from torch's global generator between two forwards that are compared, and make
+    # dropout look like coupling. Real coupling is seen every time.
+    attempts = _ATTEMPTS if threading.active_count() > 1 else 1
+    for left in reversed(range(attempts)):
         try:
-            _Rehearsal(net, module, schema, task, row_loss).run(terms)
+            with _LOCK, plain_torch(), _quiet_hooks(), fixed_torch_seed(0):
+                _Rehearsal(net, copy.deepcopy(module), schema, task, row_loss).run(terms)
+            return
         except SkdptuneError:
-            raise
+            if not left:
+                raise
         except Exception as error:
             raise CandidateRefusedError(
                 f"the dry run of {type(net).__name__} on {_ROWS} random rows of shape {_shapes(schema)} raised "
@@ -62,18 +88,41 @@ def _shapes(schema):
     return ", ".join(f"{name}: {s}" if name else str(s) for name, s, _ in schema.parts)
 
 
+def _each(x, change):
+    """Return ``x`` with ``change(part, name)`` for every part."""
+    return {name: change(part, name) for name, part in x.items()} if isinstance(x, dict) else change(x, None)
+
+
+def _with_row(x, make):
+    """Return a copy of ``x`` whose row ``_CHANGED`` is ``make(row)`` where numbers are broken."""
+
+    def changed(part, _):
+        part = part.clone()
+        if part.is_floating_point():
+            part[_CHANGED] = make(part[_CHANGED])
+        return part
+
+    return _each(x, changed)
+
+
 class _Rehearsal:
     def __init__(self, net, module, schema, task, row_loss):
         self.net, self.schema, self.task, self.row_loss = net, schema, task, row_loss
         self.module = module.train()
-        self.dtype = next(module.parameters()).dtype
+        self.dtype = dtype_of(module)
         generator = np.random.default_rng(0)
         with torch.no_grad():  # layers that start at zero would hide what passes through them
             for p in module.parameters():
-                p.add_(0.1 * torch.from_numpy(generator.standard_normal(tuple(p.shape))).to(p.dtype))
+                if p.is_floating_point():
+                    p.add_(0.1 * torch.from_numpy(generator.standard_normal(tuple(p.shape))).to(p.dtype))
+        self.pristine = copy.deepcopy(self.module)  # forward may leave behind what cannot be copied
         self.x, self.y = self._rows(generator), task.random(generator, _ROWS, self.dtype)
         self.x2, self.y2 = self._replaced(generator)
         self.kept = [i for i in range(_ROWS) if i != _CHANGED]
+        self.constants = [
+            (name, tensor, tensor.detach().clone())
+            for name, tensor in (*tensors_of(self.module).items(), *row_loss.criterion.named_buffers())
+        ]
 
     def _rows(self, generator):
         return self.schema.random(_ROWS, self.dtype, self.net._whole_dtype(), generator)
@@ -81,33 +130,48 @@ class _Rehearsal:
     def _replaced(self, generator):
         """Return copies of the rows and targets with one row made quite different."""
         other, y2 = self._rows(generator), self.y.clone()
-        x2 = self.x
-        merged = {}
-        for name, part in (x2.items() if isinstance(x2, dict) else [(None, x2)]):
+
+        def changed(part, name):
             new = (other if name is None else other[name])[_CHANGED]
-            merged[name] = part.clone()
-            merged[name][_CHANGED] = 5 * new + 3 if part.is_floating_point() else 1 - part[_CHANGED]
+            part = part.clone()
+            part[_CHANGED] = 5 * new + 3 if part.is_floating_point() else 1 - part[_CHANGED]
+            return part
+
         for fresh in self.task.random(generator, 64, self.dtype):
             if not torch.equal(fresh, self.y[_CHANGED]):
                 y2[_CHANGED] = fresh
                 break
-        return merged[None] if None in merged else merged, y2
+        return _each(self.x, changed), y2
 
     def run(self, terms):
         first = self._outputs(self.x)
         self._check_outputs(first)
-        self._check_buffers()
+        self._check_constants()
         self._check_memory(first)
         self._check_coupling(first)
+        self._check_scales()
+        self._check_alone()
         self._check_rebuilt()
         self._check_gradients()
         self._check_steps(terms)
 
     def _outputs(self, x, module=None, seed=0):
         module = module or self.module
+        x = _each(x, lambda part, _: part.clone())  # forward may work in place
         with fixed_torch_seed(seed), torch.no_grad():
             outputs = module(**x) if isinstance(x, dict) else module(x)
         return outputs[0] if isinstance(outputs, tuple) else outputs
+
+    def _is_random(self, module):
+        return not torch.allclose(self._outputs(self.x, module), self._outputs(self.x, module, seed=1), equal_nan=True)
+
+    def _calmed(self):
+        """Return a copy in training mode whose dropout layers let everything through."""
+        module = copy.deepcopy(self.pristine)
+        for layer in module.modules():
+            if isinstance(layer, _RANDOM_LAYERS):
+                layer.eval()
+        return module
 
     def _check_outputs(self, outputs):
         if not isinstance(outputs, torch.Tensor) or outputs.dim() < 1 or outputs.shape[0] != _ROWS:
@@ -128,33 +192,52 @@ class _Rehearsal:
         with torch.no_grad():
             return self.row_loss(outputs, y)
 
-    def _check_buffers(self):
-        watched = [self.module, self.row_loss.criterion]
-        before = [(name, b.clone()) for m in watched for name, b in m.named_buffers()]
+    def _check_constants(self):
         for x, y in ((self.x, self.y), (self.x2, self.y2)):
             self._losses(self._outputs(x), y)
-        after = [b for m in watched for _, b in m.named_buffers()]
-        if len(before) != len(after):
+        now = {**tensors_of(self.module), **dict(self.row_loss.criterion.named_buffers())}
+        if len(now) != len(self.constants) or any(now.get(name) is not tensor for name, tensor, _ in self.constants):
             raise CandidateRefusedError(
-                "module must keep its set of buffers in forward; it added or removed some. Register them all "
+                "module must keep its set of buffers in forward; it added, removed or replaced some. Register them all "
                 "in its constructor."
             )
-        for (name, old), new in zip(before, after, strict=True):
-            if not torch.equal(old, new):
+        for name, tensor, start in self.constants:
+            if torch.equal(tensor, start):
+                continue
+            if isinstance(tensor, nn.Parameter):
                 raise CandidateRefusedError(
-                    f"buffer {name!r} of the module changes in forward: it would carry rows from one batch to the "
-                    "next, without noise. Replace running statistics (opacus.validators.ModuleValidator.fix, "
-                    "nn.GroupNorm, track_running_stats=False) and keep buffers constant."
+                    f"parameter {name!r} of the module changes in forward: what is written there was computed from "
+                    "rows without noise. Leave parameters to the optimizer."
                 )
+            raise CandidateRefusedError(
+                f"buffer {name!r} of the module changes in forward: it would carry rows from one batch to the "
+                "next, without noise. Replace running statistics (opacus.validators.ModuleValidator.fix, "
+                "nn.GroupNorm, track_running_stats=False) and keep buffers constant."
+            )
 
     def _check_coupling(self, first):
         changed = self._outputs(self.x2)
         self._same("output", first, changed)
         self._same("loss", self._losses(first, self.y), self._losses(changed, self.y2))
 
-    def _same(self, what, a, b, rows=None):
-        rows = self.kept if rows is None else rows
-        if not torch.allclose(a[rows], b[rows], rtol=_RTOL, atol=_ATOL, equal_nan=True):
+    def _check_scales(self):
+        """Ask again with small, large and strange rows; what raises on them trains nothing and is let pass."""
+        for scale in _SCALES:
+            base = _each(self.x, lambda part, _, scale=scale: scale * part if part.is_floating_point() else part)
+            for value in _STRANGE:
+                other = _with_row(base, lambda row, value=value: value * (1 + row.abs()))
+                try:
+                    a, b = self._outputs(base), self._outputs(other)
+                    losses = self._losses(a, self.y), self._losses(b, self.y2)
+                except SkdptuneError:
+                    raise
+                except (Exception, SystemExit):  # noqa: S112
+                    continue
+                self._same("output", a, b)
+                self._same("loss", *losses)
+
+    def _same(self, what, a, b):
+        if not torch.allclose(a[self.kept], b[self.kept], rtol=_RTOL, atol=_ATOL, equal_nan=True):
             raise CandidateRefusedError(
                 f"changing one row changes the {what} of another: the module or the criterion couples the rows "
                 "of a batch, so clipping bounds no single row. Replace what averages over rows: "
@@ -163,7 +246,7 @@ class _Rehearsal:
             )
 
     def _check_memory(self, first):
-        module = copy.deepcopy(self.module)
+        module = copy.deepcopy(self.pristine)
         self._outputs(self.x2, module)
         again = self._outputs(self.x, module)
         if not torch.allclose(first, again, rtol=_RTOL, atol=_ATOL, equal_nan=True):
@@ -172,11 +255,31 @@ class _Rehearsal:
                 "nothing of the inputs in the module."
             )
 
+    def _check_alone(self):
+        """A row must come out of a batch as it comes out alone, whatever the size of the batch."""
+        module = self._calmed()
+        module = module.eval() if self._is_random(module) else module
+        together = self._outputs(self.x, module)
+        losses = self._losses(together, self.y)
+        for i in range(_ROWS):
+            own = slice(i, i + 1)
+            alone = self._outputs(slice_rows(self.x, own), module)
+            loss = self._losses(alone, self.y[own])
+            if not (
+                alone.numel() == together[i].numel()
+                and torch.allclose(alone.reshape(-1), together[i].reshape(-1), **_ALONE, equal_nan=True)
+                and torch.allclose(loss, losses[own], **_ALONE, equal_nan=True)
+            ):
+                raise CandidateRefusedError(
+                    "a row alone has another output or loss than in a batch: the number of rows enters, so clipping "
+                    "bounds no single row. Divide by nothing that counts rows; the loop divides by the expected batch."
+                )
+
     def _check_rebuilt(self):
         """Parameters and buffers must be all there is to a module: they are what is published."""
         twin = self.net._new_module(self.schema, self.task, seed=1)
-        copy_tensors({**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}, twin)
-        kept, new = (self._outputs(self.x, copy.deepcopy(m).eval()) for m in (self.module, twin))
+        copy_tensors(tensors_of(self.module), twin)
+        kept, new = (self._outputs(self.x, m.eval()) for m in (copy.deepcopy(self.pristine), twin))
         if not torch.allclose(kept, new, rtol=_RTOL, atol=_ATOL, equal_nan=True):
             raise CandidateRefusedError(
                 "module holds something random beside parameters and buffers, so it cannot be rebuilt from them after "
@@ -185,53 +288,60 @@ class _Rehearsal:
 
     def _check_gradients(self):
         """Row i's gradient must not notice row j, and must be the gradient of row i alone."""
-        a, b = self._gradients(self.x, self.y), self._gradients(self.x2, self.y2)
+        a, b = self._gradients(self.module, self.x, self.y), self._gradients(self.module, self.x2, self.y2)
         for left, right in zip(a, b, strict=True):
             self._same("gradient", left, right)
-        other_seed = self._outputs(self.x, seed=1)
-        if not torch.allclose(self._outputs(self.x), other_seed):
-            return  # dropout: the mask of a row alone differs from its mask in a batch
-        self._check_against_autograd(a)
+        calm = self._calmed()
+        if not self._is_random(calm):
+            per_row = self._gradients(calm, self.x, self.y)
+            self._compare(per_row, [self._plain(calm, slice(i, i + 1), 0) for i in range(_ROWS)])
+        if self._is_random(self.module) and self.net.grad_sample_mode != "functorch":
+            # the same masks in the same batch; functorch draws its masks row by row
+            self._compare(a, [self._plain(self.module, slice(None), i) for i in range(_ROWS)])
 
-    def _gradients(self, x, y):
+    def _gradients(self, module, x, y):
         """Return per-row gradients (per-row norms in the ghost mode)."""
-        count = sum(p.requires_grad for p in self.module.parameters())
+        count = sum(p.requires_grad for p in module.parameters())
         bounds, _ = clipping_bounds(self.net, count)
-        mode = self.net.grad_sample_mode
-        with clipper(mode, self.module, self.row_loss, bounds, strict=True) as clip, fixed_torch_seed(0):
+        x = _each(x, lambda part, _: part.clone())
+        with clipper(self.net.grad_sample_mode, module, self.row_loss, bounds, True) as clip, fixed_torch_seed(0):
             if isinstance(clip, GhostClipper):
                 return [clip.norms(x, y)[1]]
             return clip.gradients(x, y)
 
-    def _check_against_autograd(self, per_row):
-        """Compare with plain differentiation of each row's loss."""
-        parameters = [p for p in self.module.parameters() if p.requires_grad]
-        for i in range(_ROWS):
-            x = slice_rows(self.x, slice(i, i + 1))
-            outputs = self.module(**x) if isinstance(x, dict) else self.module(x)
-            loss = self.row_loss(outputs, self.y[i : i + 1]).sum()
-            grads = torch.autograd.grad(loss, parameters, allow_unused=True)
-            grads = [torch.zeros_like(p) if g is None else g for g, p in zip(grads, parameters, strict=True)]
-            if len(per_row) != len(grads) or per_row[0].dim() == 1:  # norms
-                own = torch.sqrt(sum(g.pow(2).sum() for g in grads))
-                pairs = [(per_row[0][i], own)] if len(per_row) == 1 else []
-            else:
-                pairs = [(whole[i], g) for whole, g in zip(per_row, grads, strict=True)]
-            for ours, plain in pairs:
-                if not torch.allclose(ours, plain, rtol=1e-2, atol=1e-4):
+    def _plain(self, module, rows, position):
+        """Return the gradients of one row's loss by plain differentiation, out of the batch ``rows``."""
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        x = _each(slice_rows(self.x, rows), lambda part, _: part.clone())
+        with fixed_torch_seed(0):
+            outputs = module(**x) if isinstance(x, dict) else module(x)
+            loss = self.row_loss(outputs, self.y[rows])[position]
+        grads = torch.autograd.grad(loss, parameters, allow_unused=True)
+        return [torch.zeros_like(p) if g is None else g for g, p in zip(grads, parameters, strict=True)]
+
+    def _compare(self, per_row, plain):
+        norms_only = self.net.grad_sample_mode == "ghost"
+        for i, grads in enumerate(plain):
+            own = [torch.sqrt(sum(g.double().pow(2).sum() for g in grads))] if norms_only else grads
+            for ours, theirs in zip(per_row, own, strict=True):
+                if not torch.allclose(ours[i].double(), theirs.double(), rtol=1e-2, atol=1e-4):
                     raise CandidateRefusedError(
                         "a per-row gradient differs from the row's own gradient: the per-row rule of a layer does "
                         "not fit it. Use grad_sample_mode='functorch', or replace the layer."
                     )
 
     def _check_steps(self, terms):
-        """Make a step on rows and one on an empty batch, with the net's own optimizer."""
-        module = copy.deepcopy(self.module)
+        """Make a step on rows and one on an empty batch, on the net's own device and with its own optimizer."""
+        device = place(self.net.device)
+        module = copy.deepcopy(self.pristine).to(device)
+        row_loss = RowLoss(copy.deepcopy(self.row_loss.criterion).to(device))
+        x, y = _each(self.x, lambda part, _: part.clone().to(device)), self.y.to(device)
         optimizer = self.net._new_optimizer(module)
-        steps = _Steps(self.net, module, optimizer, self.row_loss, GaussianNoise(0))
+        steps = _Steps(self.net, module, optimizer, row_loss, GaussianNoise(0))
         try:
-            steps.begin_epoch(1, strict=True)
-            steps.noisy_step(steps.sums([(self.x, self.y)]), terms)
-            steps.noisy_step(steps.sums([]), terms)
+            for epoch in callback_epochs(self.net, -(-terms.steps // terms.epoch)):
+                steps.begin_epoch(epoch, strict=True)
+                steps.noisy_step(steps.sums([(x, y)]), terms)
+                steps.noisy_step(steps.sums([]), terms)
         finally:
             steps.close()

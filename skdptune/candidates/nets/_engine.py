@@ -12,9 +12,10 @@ import warnings
 import torch
 from joblib.parallel import get_active_backend
 
+from skdptune._exceptions import CandidateRefusedError, InvalidParameterError
 from skdptune.candidates._seeding import entropy_for
 from skdptune.candidates.nets._callbacks import apply_callbacks
-from skdptune.candidates.nets._modules import fixed_torch_seed
+from skdptune.candidates.nets._modules import dtype_of, fixed_torch_seed, plain_torch
 from skdptune.candidates.nets._noise import GaussianNoise, PoissonSampler
 from skdptune.candidates.nets._per_sample import clipper
 
@@ -37,8 +38,13 @@ def clipping_bounds(net, n_parameters):
         return [float(norm)], float(norm)
     if isinstance(norm, (list, tuple)):
         bounds = [float(bound) for bound in norm]
+        if len(bounds) != n_parameters:
+            raise InvalidParameterError(
+                "max_grad_norm must hold one bound for each trainable parameter tensor in every epoch; got "
+                f"{len(bounds)} for {n_parameters}. Give one number, and every tensor gets its share."
+            )
         return bounds, math.sqrt(math.fsum(b * b for b in bounds)) * (1 + 1e-15)  # rounded up
-    return [float(norm) / math.sqrt(n_parameters)] * n_parameters, float(norm) * (1 + 1e-12)
+    return [float(norm) / math.sqrt(max(1, n_parameters))] * n_parameters, float(norm) * (1 + 1e-12)
 
 
 class _Steps:
@@ -77,11 +83,17 @@ class _Steps:
                 group["lr"] = base * factor
 
     def sums(self, batches):
-        """Return the clipped sums over an iterable of physical batches ``(x, y)``."""
-        total = self.clip.zeros()
+        """Return the clipped sums over an iterable of physical batches ``(x, y)``.
+
+        In double precision: in single precision one row more would change the rounding of every later sum,
+        which grows with the batch while the noise does not.
+        """
+        self.clip.hold()
+        total = [part.to(_wide(part)) for part in self.clip.zeros()]
         for x, y in batches:
             for accumulated, part in zip(total, self.clip.clipped_sum(x, y), strict=True):
                 accumulated.add_(part)
+        self.clip.restore()  # the step starts from the released parameters
         return total
 
     def noisy_step(self, total, terms):
@@ -93,6 +105,10 @@ class _Steps:
             parameter.grad = (noisy / terms.divisor).to(parameter.dtype)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+
+def _wide(tensor):
+    return torch.float64 if tensor.device.type in ("cpu", "cuda") else tensor.dtype
 
 
 def train(net, module, optimizer, row_loss, rows, targets, terms, *, device, seed):
@@ -124,8 +140,9 @@ def train(net, module, optimizer, row_loss, rows, targets, terms, *, device, see
     sampler = PoissonSampler(len(rows), terms.sample_rate, seed)
     steps = _Steps(net, module, optimizer, row_loss, GaussianNoise(seed))
     module.train()
-    dtype = next(module.parameters()).dtype
-    with fixed_torch_seed(entropy_for(seed, "dropout"), device), _quiet_hooks(), contextlib.closing(steps):
+    dtype = dtype_of(module)
+    dropout = fixed_torch_seed(entropy_for(seed, "dropout"), device)
+    with plain_torch(), dropout, _quiet_hooks(), contextlib.closing(steps):
         for step in range(terms.steps):
             if step % terms.epoch == 0:
                 steps.begin_epoch(step // terms.epoch + 1)
@@ -185,13 +202,23 @@ def place(device):
     device : str or torch.device
         "cuda" without a number is spread over all GPUs inside joblib workers.
 
+    Raises
+    ------
+    CandidateRefusedError
+        If this machine has no such device.
+
     Examples
     --------
     >>> place("cpu")
     device(type='cpu')
     """
     device = torch.device(device)
-    if device.type == "cuda" and device.index is None and torch.cuda.is_available():
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise CandidateRefusedError(
+            f"device must be there; got {str(device)!r}, and torch finds no CUDA device on this machine. Set "
+            "device='cpu'."
+        )
+    if device.type == "cuda" and device.index is None:
         count = torch.cuda.device_count()
         number = _worker_number() if count > 1 and in_worker() else torch.cuda.current_device()
         return torch.device("cuda", number % count)

@@ -21,7 +21,7 @@ def build_criterion(net):
     CandidateRefusedError
         If the criterion cannot be kept from reducing, or learns parameters of its own.
     """
-    kwargs = net.get_params_for("criterion")
+    kwargs = copy.deepcopy(net.get_params_for("criterion"))
     made = net.criterion
     if isinstance(made, nn.Module) and not kwargs:
         criterion = copy.deepcopy(made)

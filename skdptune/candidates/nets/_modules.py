@@ -1,14 +1,25 @@
 """Modules: those that come with the package, and how a net builds its own."""
 
+import contextlib
 import copy
 import inspect
 
 import torch
 from torch import nn
 
-from skdptune._exceptions import CandidateRefusedError
+from skdptune._exceptions import CandidateRefusedError, SkdptuneError
 
-__all__ = ["MLP", "TemperedSigmoid", "build_module", "copy_tensors", "fixed_torch_seed", "waits_for_shapes"]
+__all__ = [
+    "MLP",
+    "TemperedSigmoid",
+    "build_module",
+    "copy_tensors",
+    "dtype_of",
+    "fixed_torch_seed",
+    "plain_torch",
+    "tensors_of",
+    "waits_for_shapes",
+]
 
 _MASK = (1 << 63) - 1
 
@@ -94,6 +105,25 @@ class fixed_torch_seed:  # noqa: N801
         return self._fork.__exit__(*exc_info)
 
 
+@contextlib.contextmanager
+def plain_torch():
+    """Run a block with gradients on and autocast off, whatever the caller has set around it.
+
+    Without gradients every row would fail, and would be left out; under autocast sums lose their digits.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for kind in ("cpu", *(("cuda",) if torch.cuda.is_available() else ())):
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+def dtype_of(module):
+    """Return the type of the module's numbers: that of its first parameter with broken ones."""
+    return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.get_default_dtype())
+
+
 def build_module(net, n_features_in, n_outputs, seed):
     """Return a new module of ``net``, on the CPU, its initial weights drawn from ``seed``.
 
@@ -106,8 +136,9 @@ def build_module(net, n_features_in, n_outputs, seed):
         If the module cannot be built; its own error is quoted, no row has been seen.
     """
     made = net.module
-    kwargs = net.get_params_for("module")
-    with fixed_torch_seed(seed):
+    # Copies: a module among the arguments would else be trained in place, and start the next training.
+    kwargs = copy.deepcopy(net.get_params_for("module"))
+    with fixed_torch_seed(seed), plain_torch():
         try:
             if isinstance(made, nn.Module):
                 return type(made)(**kwargs) if kwargs else copy.deepcopy(made)
@@ -115,6 +146,8 @@ def build_module(net, n_features_in, n_outputs, seed):
             wanted = _parameters_of(made)
             filled = {name: value for name, value in known.items() if name in wanted}
             built = made(**{**filled, **kwargs})
+        except SkdptuneError:
+            raise
         except Exception as error:
             raise CandidateRefusedError(
                 f"module of {type(net).__name__} must be a torch module that module__* parameters "
@@ -141,10 +174,14 @@ def _parameters_of(maker):
         return {}
 
 
+def tensors_of(module):
+    """Return all parameters and buffers by name; ``state_dict`` leaves out buffers that are not persistent."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
 def copy_tensors(values, module):
     """Copy tensors (a dict by name) into the parameters and buffers of ``module``."""
-    own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     with torch.no_grad():
-        for name, tensor in own.items():
+        for name, tensor in tensors_of(module).items():
             if name in values:
                 tensor.copy_(values[name])

@@ -1,5 +1,6 @@
 """What the private nets share: the price, the training, the release, and scikit-learn's manners."""
 
+import copy
 import inspect
 import warnings
 
@@ -17,8 +18,17 @@ from skdptune.candidates.nets._checks import check_net, is_component_param
 from skdptune.candidates.nets._dry_run import dry_run
 from skdptune.candidates.nets._engine import one_thread_in_workers, place, train
 from skdptune.candidates.nets._losses import RowLoss, build_criterion, one_column
-from skdptune.candidates.nets._modules import build_module, copy_tensors, waits_for_shapes
+from skdptune.candidates.nets._modules import (
+    build_module,
+    copy_tensors,
+    dtype_of,
+    fixed_torch_seed,
+    plain_torch,
+    tensors_of,
+    waits_for_shapes,
+)
 from skdptune.candidates.nets._rows import Rows, input_dtype_of, is_keyed
+from skdptune.candidates.nets._schedules import check_schedule
 from skdptune.candidates.nets._terms import COST_PARAMS, check_relation_terms, sgd_terms
 
 __all__ = ["PrivateNet", "refused"]
@@ -39,6 +49,25 @@ def refused(name, why):
     return property(explain, doc=f"Not offered: {why}")
 
 
+class _RefusedMethod:
+    """A refused method that its class shows as a function.
+
+    skorch declares how scikit-learn routes ``classes`` to ``partial_fit``; scorers read the signature from the class.
+    """
+
+    def __init__(self, function, why):
+        self.function, self.why = function, why
+
+    def __get__(self, instance, owner):
+        if instance is None:
+            return self.function
+        raise _NotOfferedError(f"{owner.__name__} has no {self.function.__name__}: {self.why}")
+
+
+def partial_fit(self, X, y=None, classes=None, **fit_params):
+    """Not offered."""
+
+
 class PrivateNet:
     """What both nets share. Mixed in before the skorch net."""
 
@@ -56,10 +85,11 @@ class PrivateNet:
     _criteria = ["criterion"]  # noqa: RUF012
     _optimizers = ["optimizer"]  # noqa: RUF012
 
-    privacy_params = COST_PARAMS
+    _module_settings = ()  # parameters that shape the module, beside module__*
 
+    privacy_params = COST_PARAMS
     _AGAIN = "a second training on private rows costs its own price; call fit on a clone, with more steps="
-    partial_fit = refused("partial_fit", _AGAIN)
+    partial_fit = _RefusedMethod(partial_fit, _AGAIN)
     fit_loop = refused("fit_loop", _AGAIN)
     run_single_epoch = refused("run_single_epoch", _AGAIN)
     _STEP = "its loop clips, counts and adds noise by itself; set optimizer=, lr_schedule= or max_grad_norm= instead."
@@ -90,6 +120,10 @@ class PrivateNet:
         parameters = inspect.signature(cls.__init__).parameters.values()
         return [p.name for p in parameters if p.name != "self" and p.kind != p.VAR_KEYWORD]
 
+    @classmethod
+    def _takes_components(cls):
+        return any(p.kind == p.VAR_KEYWORD for p in inspect.signature(cls.__init__).parameters.values())
+
     def _get_param_names(self):
         extra = [name for name in vars(self) if not (name.startswith("_") or name.endswith("_"))]
         return sorted({*self._declared(), *extra})
@@ -102,10 +136,11 @@ class PrivateNet:
         """Set parameters; a fitted model is left as it is until the next ``fit``."""
         known = set(self._get_param_names())
         for name in params:
-            if name not in known and not is_component_param(name):
+            if name not in known and not (self._takes_components() and is_component_param(name)):
+                more = " and any module__*, criterion__* or optimizer__*" if self._takes_components() else ""
                 raise ValueError(
                     f"Invalid parameter {name!r} for estimator {type(self).__name__}. Valid parameters are: "
-                    f"{self._get_param_names()} and any module__*, criterion__* or optimizer__*."
+                    f"{self._get_param_names()}{more}."
                 )
         for name, value in params.items():
             setattr(self, name, value)
@@ -116,6 +151,7 @@ class PrivateNet:
         tags.non_deterministic = True
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
+        tags.input_tags.dict = True
         tags.target_tags.required = True
         for kind in (tags.classifier_tags, tags.regressor_tags):
             if kind is not None:
@@ -129,7 +165,7 @@ class PrivateNet:
         """Weights travel as plain arrays: any machine can load them."""
         state = {k: v for k, v in vars(self).items() if k not in ("module_", "criterion_")}
         if "module_" in vars(self):
-            state["_weights"] = {k: _as_plain(v) for k, v in self.module_.state_dict().items()}
+            state["_weights"] = {k: _as_plain(v) for k, v in tensors_of(self.module_).items()}
         return state
 
     def __setstate__(self, state):
@@ -137,7 +173,7 @@ class PrivateNet:
         weights = state.pop("_weights", None)
         vars(self).update(state)
         if weights is not None:
-            self._install({k: torch.as_tensor(v) for k, v in weights.items()})
+            self._install({k: torch.as_tensor(v) for k, v in weights.items()}, self._built_from)
 
     # ---------------------------------------------------------------- the price
 
@@ -234,10 +270,10 @@ class PrivateNet:
         self._rehearse(rows.schema, task, row_loss, terms)
         start = entropy_for(seed, "initial weights")
         device = place(self.device)
-        with one_thread_in_workers():
+        with one_thread_in_workers(), plain_torch():
             module = self._new_module(rows.schema, task, seed=start)
             constants = {name: b.detach().clone() for name, b in module.named_buffers()}
-            targets = task.encode(y, next(module.parameters()).dtype)
+            targets = task.encode(y, dtype_of(module))
             module.to(device)
             row_loss.criterion.to(device)
             optimizer = self._new_optimizer(module)
@@ -253,31 +289,50 @@ class PrivateNet:
         if not schema.keyed and len(schema.parts[0][1]) >= 1:
             self.n_features_in_ = schema.parts[0][1][0]
 
-    def _install(self, weights):
-        """Make ``module_``: a new module of the template with the given tensors copied in."""
-        module = self._new_module(self._schema, self._task, seed=0)  # no drawn seed is kept
+    def _shapes_module(self, name):
+        return name.startswith(("module", "criterion")) or name in self._module_settings
+
+    def _install(self, weights, built_from=None):
+        """Make ``module_``: a new module of the template with the given tensors copied in.
+
+        ``built_from`` are the settings the weights were trained with, where those of the net have changed since.
+        """
+        if built_from is None:
+            built_from = {name: getattr(self, name) for name in self._get_param_names() if self._shapes_module(name)}
+        template = object.__new__(type(self))
+        kept = {name: value for name, value in vars(self).items() if not self._shapes_module(name)}
+        vars(template).update({**kept, **built_from})
+        module = template._new_module(self._schema, self._task, seed=0)  # no drawn seed is kept
         copy_tensors(weights, module)
-        self.module_ = module.eval().requires_grad_(True)
-        self.criterion_ = build_criterion(self)
+        self._built_from = built_from
+        self.module_ = module.eval()
+        self.criterion_ = build_criterion(template)
 
     def _rehearse(self, schema, task, row_loss, terms):
         """Make the dry run, once per structure of the net in this process."""
-        settings = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name not in (*COST_PARAMS, "lr", "random_state", "device", "physical_batch_size", "classes")
-        }
-        key = (type(self), tuple(sorted(settings.items(), key=lambda item: item[0])), schema, task)
-        try:
-            known = key in _REHEARSED
-        except TypeError:  # something that cannot be compared by value: rehearse every time
-            known, key = False, None
-        if not known:
+        check_schedule(self.lr_schedule, terms.steps)
+        place(self.device)
+        key = self._structure(schema, task, terms)
+        if key is None or key not in _REHEARSED:
             dry_run(self, schema, task, row_loss, terms)
             if key is not None:
                 if len(_REHEARSED) >= _REHEARSED_LIMIT:
                     _REHEARSED.clear()
                 _REHEARSED[key] = True
+
+    def _structure(self, schema, task, terms):
+        """Return what a rehearsal depends on, by value; None where a setting may change behind its name.
+
+        Types are part of it: 1, 1.0 and True are equal, and a module may tell them apart.
+        """
+        parts = [type(self), schema, task, -(-terms.steps // terms.epoch) if self.callbacks else None]
+        for name in self._get_param_names():
+            if name not in (*COST_PARAMS, "lr", "lr_schedule", "random_state", "physical_batch_size", "classes"):
+                value = _by_value(getattr(self, name))
+                if value is None:
+                    return None
+                parts.append((name, value))
+        return tuple(parts)
 
     def _new_module(self, schema, task, seed):
         """Return a fresh module; without a schema, None where it cannot be built before shapes are known."""
@@ -293,7 +348,7 @@ class PrivateNet:
         module = build_module(self, schema.n_features_in, task.n_outputs, seed)
         if any(map(torch.nn.parameter.is_lazy, module.parameters())):
             x = schema.random(2, torch.get_default_dtype(), self._whole_dtype(), np.random.default_rng(0))
-            with torch.no_grad():
+            with plain_torch(), torch.no_grad(), fixed_torch_seed(seed):
                 module(**x) if isinstance(x, dict) else module(x)
         return module
 
@@ -323,16 +378,28 @@ class PrivateNet:
                 vars(self).pop(name, None)
             check_consistent_length(np.empty(len(Rows(X))), y)
         else:
-            X = validate_data(self, X, accept_sparse="csr", allow_nd=True)
+            X = self._table(X)
             check_consistent_length(X, y)
         y = check_array(y, ensure_2d=False, dtype=None, input_name="y", estimator=type(self).__name__)
         y, task = self._task_of(y)
         return X, y, task
 
+    def _table(self, X, **how):
+        """Return X as scikit-learn checks it, without its message that quotes a cell."""
+        try:
+            return validate_data(self, X, accept_sparse="csr", allow_nd=True, **how)
+        except ValueError as error:
+            if "could not convert" not in str(error):
+                raise
+        raise InvalidParameterError("X must be numeric; it holds text. Encode its columns with public categories.")
+
     def _rows_to_predict(self, X):
-        if is_keyed(X) or isinstance(X, torch.Tensor):
-            return Rows(X)
-        return Rows(validate_data(self, X, accept_sparse="csr", allow_nd=True, reset=False))
+        if not (is_keyed(X) or isinstance(X, torch.Tensor)):
+            return Rows(self._table(X, reset=False))
+        rows = Rows(X)
+        if not len(rows):
+            raise InvalidParameterError("X must have at least one row; got none.")
+        return rows
 
     def forward_iter(self, X, training=False, device="cpu"):
         """Yield the module's outputs for X, one physical batch at a time.
@@ -347,23 +414,20 @@ class PrivateNet:
         """
         self.check_is_fitted()
         rows = self._rows_to_predict(X)
-        where = place(self.device)
-        if where.type == "cuda" and not torch.cuda.is_available():
-            where = torch.device("cpu")  # loaded on a machine without a GPU
-        dtype = next(self.module_.parameters()).dtype
-        module = self.module_.to(where).train(training)
-        try:
-            for start in range(0, len(rows), self.physical_batch_size):
-                indices = np.arange(start, min(start + self.physical_batch_size, len(rows)))
-                x = rows.take(indices, dtype=dtype, whole=self._whole_dtype(), device=where)
-                with torch.no_grad():
-                    outputs = module(**x) if isinstance(x, dict) else module(x)
-                if isinstance(outputs, tuple):
-                    yield tuple(part.to(device) for part in outputs)
-                else:
-                    yield outputs.to(device)
-        finally:
-            module.to("cpu").eval()
+        lost = torch.device(self.device).type == "cuda" and not torch.cuda.is_available()
+        where = torch.device("cpu") if lost else place(self.device)  # loaded on a machine without a GPU
+        dtype = dtype_of(self.module_)
+        # A copy: rows that are scored are private, and whatever forward keeps of them must not stay in module_.
+        module = copy.deepcopy(self.module_).to(where).train(training)
+        for start in range(0, len(rows), self.physical_batch_size):
+            indices = np.arange(start, min(start + self.physical_batch_size, len(rows)))
+            x = rows.take(indices, dtype=dtype, whole=self._whole_dtype(), device=where)
+            with plain_torch(), torch.no_grad():
+                outputs = module(**x) if isinstance(x, dict) else module(x)
+            if isinstance(outputs, tuple):
+                yield tuple(part.to(device) for part in outputs)
+            else:
+                yield outputs.to(device)
 
     def outputs_of(self, X):
         """Return the outputs after ``predict_nonlinearity``, in double precision, shape (n_samples, ...)."""
@@ -375,6 +439,17 @@ class PrivateNet:
             part = part.reshape(-1) if one_column(self.criterion_) else part
             parts.append(nonlinearity(part).numpy())
         return np.concatenate(parts)
+
+
+_PLAIN = (type(None), bool, int, float, str, type, torch.device, torch.dtype)
+
+
+def _by_value(value):
+    """Return a plain value with its type, tuples and lists of them too; None for anything else."""
+    if isinstance(value, (tuple, list)):
+        items = tuple(_by_value(item) for item in value)
+        return None if None in items else (type(value), items)
+    return (type(value), value) if isinstance(value, _PLAIN) else None
 
 
 def _as_plain(tensor):

@@ -6,6 +6,9 @@ row's norm first and then one gradient of the weighted losses, in little memory.
 
 A row whose gradient is not finite, or for which the module raises an error, contributes zero: what it
 contributes is a function of the row alone, and training does not depend on whether it can be computed.
+
+Factors and sums are products element by element: a matrix product may run in 8 or 10 bits (autocast,
+``torch.set_float32_matmul_precision``, TF32), and a factor rounded up by one part in 256 breaks the bound.
 """
 
 import contextlib
@@ -26,6 +29,7 @@ __all__ = ["MODES", "clipper", "slice_rows"]
 _MARGIN = 1 - 1e-5  # the private side
 _GHOST_MARGIN_CUDA = 1 - 2e-3  # its two backward passes may round to 10 bits in convolutions
 _FATAL = (torch.OutOfMemoryError, MemoryError)
+_FULL = (torch.float32, torch.float64)
 
 
 class _Clipper:
@@ -48,7 +52,11 @@ class _Clipper:
         self.bounds = bounds
         self.strict = strict
         self.named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-        self._buffers = [(b, b.detach().clone()) for b in module.buffers()]
+        if not self.named:
+            raise CandidateRefusedError(
+                "module must have a parameter to train in every epoch; a callback froze the last one. Leave one free."
+            )
+        self.hold()
         self._setup()
 
     def _setup(self):
@@ -63,9 +71,9 @@ class _Clipper:
     def clipped_sum(self, x, y):
         """Return the sums of clipped gradients of the rows ``x`` with targets ``y``."""
         try:
-            self._restore_buffers()
+            self.restore()
             return self._sum(x, y)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if self.strict:
                 raise
             self.reset()
@@ -89,11 +97,15 @@ class _Clipper:
         """Return the sums of an empty batch."""
         return [torch.zeros_like(p, requires_grad=False) for _, p in self.named]
 
-    def _restore_buffers(self):
-        # Buffers are constants: whatever a batch wrote into them is undone before the next one.
+    def hold(self):
+        """Take parameters and buffers as they stand, before a step has seen a row."""
+        self._held = [(t, t.detach().clone()) for t in (*self.module.parameters(), *self.module.buffers())]
+
+    def restore(self):
+        """Put parameters and buffers back: what forward wrote into them it wrote without noise."""
         with torch.no_grad():
-            for buffer, start in self._buffers:
-                buffer.copy_(start)
+            for tensor, start in self._held:
+                tensor.copy_(start)
 
     def gradients(self, x, y):
         """Return unclipped per-row gradients, or None where they are never formed (for the dry run)."""
@@ -104,6 +116,15 @@ class _Clipper:
         return self.row_loss(outputs, y)
 
 
+def _factor(bound, norm):
+    """Return what brings rows of these norms to the bound: at most 1, and 0 where it cannot be told.
+
+    A factor below the least normal number is kept to a few bits and may be rounded up by half of itself.
+    """
+    factor = (bound / norm).clamp(max=1.0)  # 1 for a zero gradient
+    return factor.masked_fill(~torch.isfinite(norm) | (factor < torch.finfo(norm.dtype).tiny), 0.0)
+
+
 class _Materialised(_Clipper):
     """Clippers that hold one gradient per row in memory."""
 
@@ -111,7 +132,8 @@ class _Materialised(_Clipper):
         return self._clip(self.gradients(x, y), y.shape[0])
 
     def _clip(self, gradients, n):
-        flat = [g.reshape(n, -1) for g in gradients]
+        # in the parameter's own precision, whatever autocast made of the gradient
+        flat = [g.detach().to(p.dtype).reshape(n, -1) for g, (_, p) in zip(gradients, self.named, strict=True)]
         norms = torch.stack([torch.linalg.vector_norm(g, dim=1) for g in flat])
         bad = ~torch.isfinite(norms).all(dim=0)
         if bool(bad.any()):
@@ -119,16 +141,13 @@ class _Materialised(_Clipper):
             norms = norms.masked_fill(bad[None, :], 0.0)
         if len(self.bounds) == 1:
             whole = torch.linalg.vector_norm(norms, dim=0)
-            factor = (self.bounds[0] * _MARGIN / whole).clamp(max=1.0)  # 1 for a zero gradient
-            factor = factor.masked_fill(~torch.isfinite(whole), 0.0)
-            factors = [factor] * len(flat)
+            factors = [_factor(self.bounds[0] * _MARGIN, whole)] * len(flat)
         else:
             factors = [
-                (bound * _MARGIN / norm).clamp(max=1.0)
-                for bound, norm in zip(self.bounds, norms, strict=True)
+                _factor(bound * _MARGIN, norm) for bound, norm in zip(self.bounds, norms, strict=True)
             ]
         return [
-            (factor @ g).reshape(p.shape)
+            (g * factor[:, None]).sum(0).reshape(p.shape)
             for factor, g, (_, p) in zip(factors, flat, self.named, strict=True)
         ]
 
@@ -200,10 +219,16 @@ class GhostClipper(_Clipper):
                 "clipping must be 'flat' with grad_sample_mode='ghost'; got 'per_layer'. Ghost clipping has "
                 "one factor per row: use clipping='flat', or grad_sample_mode='hooks'."
             )
+        device = self.named[0][1].device
+        if not _products_are_exact(device):
+            raise CandidateRefusedError(
+                "grad_sample_mode='ghost' needs matrix products in full precision: its sum is one, and the bound of a "
+                "row with it. Call torch.set_float32_matmul_precision('highest'), or use grad_sample_mode='hooks'."
+            )
         self._wrapped = _GhostModule(
             self.module, loss_reduction="sum", strict=False, max_grad_norm=self.bounds[0]
         )
-        cuda = self.named[0][1].device.type == "cuda"
+        cuda = device.type == "cuda"
         self._margin = _GHOST_MARGIN_CUDA if cuda else _MARGIN
 
     def close(self):
@@ -228,7 +253,13 @@ class GhostClipper(_Clipper):
                     "not used in forward. Freeze it (requires_grad=False), remove it, or use "
                     "grad_sample_mode='functorch'."
                 )
-            found.append(norm.detach())
+            if norm.dtype not in _FULL:
+                raise CandidateRefusedError(
+                    f"parameter {name!r} of the module must get its gradient in full precision with "
+                    f"grad_sample_mode='ghost'; got {norm.dtype}. Take autocast out of forward, or use "
+                    "grad_sample_mode='functorch'."
+                )
+            found.append(norm.detach().to(p.dtype))
             p.grad = None
         return losses, torch.linalg.vector_norm(torch.stack(found), dim=0)
 
@@ -240,7 +271,7 @@ class GhostClipper(_Clipper):
             if not bool(finite.any()):
                 return self.zeros()
             return self._sum(slice_rows(x, finite), y[finite])
-        factor = (self.bounds[0] * self._margin / norms).clamp(max=1.0)
+        factor = _factor(self.bounds[0] * self._margin, norms)
         self._wrapped.disable_hooks()
         try:
             (losses * factor).sum().backward()
@@ -262,10 +293,13 @@ def _linear_norms(layer, activations, backprops):
     pass for short.
     """
     a, b = activations[0], backprops
+    if a.dtype not in _FULL or b.dtype not in _FULL:
+        return {p: b.new_zeros(len(b)) for p in layer.parameters(recurse=False)}  # refused by its type
     norms = {}
     if layer.weight.requires_grad:
         if a.dim() == 2:
-            norms[layer.weight] = a.norm(dim=1) * b.norm(dim=1)
+            # in double precision: one factor may under- or overflow where the product does not
+            norms[layer.weight] = a.double().norm(dim=1) * b.double().norm(dim=1)
         else:
             gradient = torch.einsum("n...i,n...j->nij", b, a)
             norms[layer.weight] = gradient.flatten(1).norm(dim=1)
@@ -273,6 +307,13 @@ def _linear_norms(layer, activations, backprops):
         total = b if b.dim() == 2 else b.flatten(1, -2).sum(1)
         norms[layer.bias] = total.norm(dim=1)
     return norms
+
+
+def _products_are_exact(device):
+    """Return whether matrix products on ``device`` keep the bits of single precision."""
+    close = torch.full((128, 128), 1 + 2.0**-16, dtype=torch.float32, device=device)  # 1 in 8 or 10 bits
+    product = torch.mm(close, close)[0, 0].double().item() / 128
+    return abs(product - (1 + 2.0**-16) ** 2) < 1e-5
 
 
 class _GhostModule(GradSampleModuleFastGradientClipping):

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from skdptune._exceptions import InvalidParameterError
 from skdptune.candidates.nets._estimators import DPNeuralNetClassifier, DPNeuralNetRegressor
 
 __all__ = ["DPLinearRegression", "DPLogisticRegression", "LinearModel"]
@@ -34,7 +35,7 @@ class LinearModel(nn.Module):
                 parameter.zero_()
         self.scaled = feature_bounds is not None
         if self.scaled:
-            low, high = (np.broadcast_to(np.asarray(b, dtype=float), (n_features_in,)) for b in feature_bounds)
+            low, high = _checked_feature_bounds(feature_bounds, n_features_in)
             self.register_buffer("low", torch.tensor(low.copy(), dtype=torch.float32))
             self.register_buffer("high", torch.tensor(high.copy(), dtype=torch.float32))
 
@@ -46,10 +47,25 @@ class LinearModel(nn.Module):
         return self.linear(x)
 
 
+def _checked_feature_bounds(bounds, n_features):
+    try:
+        low, high = (np.asarray(bound, dtype=float) for bound in bounds)
+        ordered = np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()
+    except (TypeError, ValueError):
+        ordered = False
+    if not ordered:
+        raise InvalidParameterError(
+            "feature_bounds must be a pair (lower, upper) of finite numbers, or of one for each column, with "
+            "lower <= upper, chosen without the data."
+        )
+    return np.broadcast_to(low, (n_features,)), np.broadcast_to(high, (n_features,))
+
+
 class _Linear:
     """Parameters and fitted attributes that both presets share."""
 
     module = LinearModel
+    _module_settings = ("fit_intercept", "feature_bounds")
 
     def get_params_for(self, prefix):
         """Pass the preset's own settings on to its module and optimizer."""

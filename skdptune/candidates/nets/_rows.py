@@ -62,9 +62,24 @@ class Schema:
         return shape[0] if len(shape) == 1 else shape
 
     @classmethod
-    def flat(cls, n_features):
-        """Return the schema of a table with ``n_features`` columns."""
-        return cls(((None, (int(n_features),), False),))
+    def of(cls, shape):
+        """Return the schema of what a search knows of its rows.
+
+        Parameters
+        ----------
+        shape : int, tuple or dict
+            A number of columns; the shape of one row; or for each name a pair (shape of one row, whether its
+            numbers are whole).
+
+        Examples
+        --------
+        >>> Schema.of(3) == Schema.of((3,))
+        True
+        """
+        if isinstance(shape, Mapping):
+            return cls(tuple((str(name), tuple(map(int, own)), bool(whole)) for name, (own, whole) in shape.items()))
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        return cls(((None, tuple(map(int, sizes)), False),))
 
     def random(self, n_rows, dtype, whole, generator):
         """Return random rows of this schema: normals, or zeros and ones where numbers are whole."""
@@ -100,7 +115,10 @@ class Rows:
         if is_keyed(X):
             if not X:
                 raise invalid_value("X", "a dict with at least one array", X)
-            self._parts = {str(name): _readable(part) for name, part in X.items()}
+            for name in X:
+                if not isinstance(name, str):
+                    raise invalid_type("X", "a dict whose keys are the names of arguments of forward", name)
+            self._parts = {name: _readable(part) for name, part in X.items()}
         else:
             self._parts = {None: _readable(X)}
         lengths = {part.shape[0] for part in self._parts.values()}
@@ -144,13 +162,22 @@ def _readable(part):
     else:
         part = np.asarray(part)
     if isinstance(part, np.ndarray):
-        if part.dtype == object:
-            part = part.astype(np.float64)
+        if part.dtype.kind not in "biuf":
+            part = _numeric(part)
         if not part.dtype.isnative:
             part = part.astype(part.dtype.newbyteorder("="))
     if len(part.shape) < 1:
         raise invalid_type("X", "an array with one row per sample", part)
     return part
+
+
+def _numeric(part):
+    try:
+        return part.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    # raised here: the error above quotes a cell
+    raise InvalidParameterError("X must be numeric; it holds something else. Encode it with public categories.")
 
 
 def _is_whole(part):

@@ -202,3 +202,31 @@ def test_save_params(tmp_path):
     net.save_params(f_params=tmp_path / "weights.pt")
     other.load_params(f_params=tmp_path / "weights.pt")
     np.testing.assert_array_equal(net.predict_proba(BASE), other.predict_proba(BASE))
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        pd.DataFrame({"a": ["4711-secret"] * 40}),
+        np.array([["4711-secret"]] * 40, dtype=object),
+        {"table": np.array([["4711-secret"]] * 40, dtype=object)},
+        {"table": np.array([["4711-secret"]] * 40)},
+    ],
+)
+def test_complaints_about_text_quote_no_cell(X):
+    with pytest.raises(InvalidParameterError, match="X must be numeric") as caught:
+        DPNeuralNetClassifier(steps=2).fit(X, CODES)
+    chain, error = [], caught.value
+    while error is not None:
+        chain.append(str(error))
+        error = error.__cause__ or error.__context__
+    assert not any("4711" in text for text in chain)
+
+
+def test_names_and_lengths_of_dicts():
+    table, word = BASE[:, :3], np.ones((40, 2), int)
+    with pytest.raises(InvalidTypeError, match="keys are the names of arguments of forward"):
+        DPNeuralNetClassifier(TwoInputs, steps=2).fit({"table": table, 1: word}, CODES)
+    net = DPNeuralNetClassifier(TwoInputs, steps=2).fit({"table": table, "word": word}, CODES)
+    with pytest.raises(InvalidParameterError, match="X must have at least one row; got none"):
+        net.predict({"table": table[:0], "word": word[:0]})

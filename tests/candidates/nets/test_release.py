@@ -22,7 +22,17 @@ from skdptune.candidates.nets import (  # noqa: E402
     DPNeuralNetRegressor,
 )
 from skdptune.candidates.nets import _engine as engine  # noqa: E402
-from tests.candidates.nets.toys import Caches, Small, WithLayer  # noqa: E402
+from tests.candidates.nets.toys import (  # noqa: E402
+    Caches,
+    Counts,
+    Encoded,
+    Extra,
+    Fleeting,
+    Frozen,
+    InPlace,
+    Small,
+    WithLayer,
+)
 
 PLANT = 7654321.0
 MARK = np.array([PLANT, -PLANT, 2 * PLANT, 3 * PLANT])
@@ -79,8 +89,8 @@ def test_the_module_is_plain(mode, optimizer):
             assert not getattr(layer, hooks)
     for p, q in zip(published.module_.parameters(), fresh.parameters(), strict=True):
         assert p.grad is None and p.is_leaf and set(vars(p)) == set(vars(q)) == set()
-    allowed = {"module_", "criterion_", "_classes", "_schema", "_task", "n_features_in_", *published.get_params()}
-    assert set(vars(published)) == allowed
+    allowed = {"module_", "criterion_", "_built_from", "_classes", "_schema", "_task", "n_features_in_"}
+    assert set(vars(published)) == allowed | set(published.get_params())
     assert not any("history" in name or "optimizer_" == name or "callbacks_" == name for name in vars(published))
 
 
@@ -173,3 +183,56 @@ def test_a_search_publishes_a_plain_net():
     assert not any(bytes_ in blob for bytes_ in planted_bytes())
     assert b"grad_sample" not in blob.replace(b"grad_sample_mode", b"")
     assert not hasattr(search, "cv_results_")
+
+
+@pytest.mark.parametrize("jobs", [None, 2])
+def test_held_out_rows_do_not_stay_in_the_module(jobs):
+    """Scores are taken on private rows: what forward keeps of them must not be published."""
+    search = PrivateRandomSearchCV(
+        DPNeuralNetClassifier(Caches, steps=2), {"lr": [0.1, 1.0]}, n_iter=3, n_jobs=jobs
+    ).fit(ROWS, LABELS)
+    model = search.best_estimator_
+    assert not hasattr(model.module_, "cache")
+    model.predict(ROWS)
+    assert not hasattr(model.module_, "cache")
+    assert not any(bytes_ in _saved(model.module_) for bytes_ in planted_bytes())
+
+
+def test_a_module_among_the_arguments_is_not_trained_in_place():
+    encoder = nn.Linear(4, 4)
+    before = copy.deepcopy(encoder.state_dict())
+    net = DPNeuralNetClassifier(Encoded, module__encoder=encoder, steps=3).fit(ROWS, LABELS)
+    for name, tensor in encoder.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    assert net.module_.encoder is not encoder and not torch.equal(net.module_.encoder.weight, encoder.weight)
+    assert encoder.weight.grad is None and not encoder._forward_hooks
+
+
+@pytest.mark.parametrize("module", [Fleeting, Extra, InPlace, Counts, Frozen])
+def test_modules_with_state_of_their_own(module):
+    estimator = DPNeuralNetClassifier(module, steps=3)
+    adapter, net = fitted(estimator)
+    expected = net.predict_proba(ROWS)
+    for twin in (adapter.publish(net), pickle.loads(pickle.dumps(net)), copy.deepcopy(net)):
+        np.testing.assert_allclose(twin.predict_proba(ROWS), expected, rtol=1e-6)
+    flags = [p.requires_grad for p in module().parameters()]
+    assert [p.requires_grad for p in net.module_.parameters()] == flags
+
+
+@pytest.mark.parametrize(
+    ("net", "params"),
+    [
+        (DPNeuralNetClassifier(steps=2), {"module__hidden": (7,)}),
+        (DPNeuralNetClassifier(steps=2, criterion=nn.BCEWithLogitsLoss), {"criterion": nn.CrossEntropyLoss}),
+        (DPLogisticRegression(steps=2, feature_bounds=(-3, 3)), {"feature_bounds": None, "fit_intercept": False}),
+    ],
+)
+def test_new_parameters_leave_a_fitted_net_as_it_is(net, params):
+    net = clone(net).fit(ROWS, LABELS)
+    expected = net.predict_proba(ROWS)
+    net.set_params(**params)
+    np.testing.assert_array_equal(net.predict_proba(ROWS), expected)
+    for twin in (pickle.loads(pickle.dumps(net)), copy.deepcopy(pickle.loads(pickle.dumps(net)))):
+        np.testing.assert_array_equal(twin.predict_proba(ROWS), expected)
+        assert twin.get_params() == net.get_params()
+        twin.fit(ROWS, LABELS)

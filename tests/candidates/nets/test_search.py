@@ -8,13 +8,21 @@ import pytest
 
 pytest.importorskip("torch")
 
+import scipy.sparse as sp  # noqa: E402
 import torch  # noqa: E402
 from scipy.stats import loguniform  # noqa: E402
+from sklearn.base import clone  # noqa: E402
+from sklearn.metrics import check_scoring  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import Normalizer  # noqa: E402
 
 from skdptune import PrivateRandomSearchCV  # noqa: E402
-from skdptune._exceptions import AllRunsFailedError, CandidateRefusedError  # noqa: E402
+from skdptune._exceptions import (  # noqa: E402
+    AllRunsFailedError,
+    CandidateRefusedError,
+    InvalidParameterError,
+    InvalidTypeError,
+)
 from skdptune.accounting import PrivacyCurve, best_of  # noqa: E402
 from skdptune.candidates.nets import (  # noqa: E402
     DPLinearRegression,
@@ -26,7 +34,7 @@ from skdptune.candidates.nets import (  # noqa: E402
 )
 from skdptune.run_counts import Fixed, Geometric  # noqa: E402
 from skdptune.scoring import AbsoluteErrorScorer  # noqa: E402
-from tests.candidates.nets.toys import Small  # noqa: E402
+from tests.candidates.nets.toys import Images, Small, TwoInputs  # noqa: E402
 
 X = np.random.default_rng(0).normal(size=(120, 4))
 Y = np.where(X[:, 0] + X[:, 1] > 0, "up", "down")
@@ -203,3 +211,106 @@ def test_nothing_heavy_is_loaded_by_the_package():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+KEYED = {"table": X[:, :3], "word": np.arange(240).reshape(120, 2) % 7}
+
+
+@pytest.mark.parametrize("params", [{}, {"n_jobs": 2}, {"cv": 3, "refit": True}])
+def test_rows_in_a_dict(params):
+    net = DPNeuralNetClassifier(TwoInputs, expected_batch_size=24, steps=3)
+    search = PrivateRandomSearchCV(net, {"lr": [0.1, 1.0]}, n_iter=2, **params)
+    price = search.privacy_cost(n_samples=120)  # 120 rows, not two keys
+    search.fit(KEYED, Y)
+    assert search.privacy_spent_ == price and search.privacy_spent_.n_samples == 120
+    assert search.predict(KEYED).shape == (120,) and 0 <= search.score(KEYED, Y) <= 1
+    assert list(search.feature_names_in_) == ["table", "word"] and search.n_features_in_ == 2
+
+
+def test_rows_in_a_dict_that_do_not_fit():
+    search = PrivateRandomSearchCV(DPNeuralNetClassifier(TwoInputs, steps=2), {"lr": [0.1]}, n_iter=2)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        search.fit({"table": X[:, :3], "word": KEYED["word"][:7]}, Y)
+    with pytest.raises(InvalidParameterError, match=r"X\['word'\] must be numeric"):
+        search.fit({"table": X[:, :3], "word": np.array([["a"]] * 120, dtype=object)}, Y)
+    with pytest.raises(InvalidParameterError, match="by the names of arguments"):
+        search.fit({"table": X[:, :3], 1: KEYED["word"]}, Y)
+    with pytest.raises(InvalidTypeError, match="X must be one array-like"):
+        PrivateRandomSearchCV(make_pipeline(Normalizer(), DPLogisticRegression()), {}, n_iter=2).fit(KEYED, Y)
+    search.fit(KEYED, Y)
+    with pytest.raises(InvalidParameterError, match="X must hold the rows of fit, by name"):
+        search.predict({"table": X[:, :3]})
+
+
+def test_public_rows_for_nets():
+    """skorch's routing of classes= made scikit-learn's scorers fail on every net."""
+    net = DPNeuralNetClassifier(Small, steps=2)
+    search = PrivateRandomSearchCV(net, {"lr": [0.1, 1.0]}, n_iter=2).fit(X, Y, X_public=X + 1, y_public=Y)
+    assert 0 <= search.best_score_ <= 1
+    assert check_scoring(net)(clone(net).fit(X, Y), X, Y) >= 0
+    keyed = PrivateRandomSearchCV(DPNeuralNetClassifier(TwoInputs, steps=2), {"lr": [0.1]}, n_iter=2)
+    public = {"word": KEYED["word"][:9], "table": KEYED["table"][:9]}
+    with pytest.raises(InvalidParameterError, match="must not hold private rows"):
+        keyed.fit(KEYED, Y, X_public=public, y_public=Y[:9])
+    with pytest.raises(InvalidParameterError, match="X_public must have the arrays of X"):
+        keyed.fit(KEYED, Y, X_public={"word": public["word"]}, y_public=Y[:9])
+    public["table"] = public["table"] + 1
+    assert 0 <= keyed.fit(KEYED, Y, X_public=public, y_public=Y[:9]).best_score_ <= 1
+
+
+def test_images_in_a_search():
+    class Flat(Images):
+        def __init__(self, n_outputs=2):
+            super().__init__(n_outputs)
+
+    pictures = np.random.default_rng(0).normal(size=(120, 1, 8, 8))
+    search = PrivateRandomSearchCV(DPNeuralNetClassifier(Flat, steps=2), {"lr": [0.1]}, n_iter=2)
+    assert search.fit(pictures, Y).predict(pictures).shape == (120,)
+
+
+def test_sparse_rows_that_cannot_be_cut():
+    class Ledger:
+        charged = 0
+
+        def charge(self, spent, delta):
+            Ledger.charged += 1
+
+    search = PrivateRandomSearchCV(
+        DPNeuralNetClassifier(Small, steps=2), {"lr": [0.1]}, n_iter=2, ledger=Ledger(), delta=1e-5
+    )
+    for kind in (sp.coo_matrix, sp.coo_array, sp.bsr_matrix):
+        assert search.fit(kind(X), Y).predict(kind(X)).shape == (120,)
+
+
+@pytest.mark.slow
+def test_parts_of_very_different_sizes_are_calibrated():
+    """With a rate that follows from the number of rows the smallest part needs the most noise."""
+    parts = [(range(100), range(100, 120)), (range(40), range(40, 120))]
+    net = DPNeuralNetClassifier(Small, expected_batch_size=24, steps=6)
+    search = PrivateRandomSearchCV(
+        net, {"lr": [0.1, 1.0]}, n_iter=Fixed(2), cv=parts, refit=False, epsilon=8.0, delta=1e-4
+    ).fit(X, Y)
+    assert search.privacy_spent_.epsilon(1e-4) <= 8.0
+
+
+def test_plain_skorch_nets_are_refused_by_name():
+    from skorch import NeuralNet, NeuralNetClassifier
+
+    class Mine(NeuralNetClassifier):
+        pass
+
+    for net in (NeuralNetClassifier(Small), NeuralNet(Small, torch.nn.MSELoss), Mine(Small)):
+        for candidate in (net, make_pipeline(Normalizer(), net)):
+            with pytest.raises(CandidateRefusedError, match="use skdptune.candidates.DPNeuralNetClassifier or"):
+                PrivateRandomSearchCV(candidate, {}, n_iter=2).privacy_cost(n_samples=100)
+
+
+def test_names_of_the_nets_are_lazy():
+    from skdptune import candidates
+    from skdptune.candidates import nets
+
+    for name in candidates._OF_NETS:
+        assert getattr(candidates, name) is getattr(nets, name) and name in dir(candidates)
+    assert set(candidates._OF_NETS) <= set(nets.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'DPNeuralNetwork'"):
+        candidates.__getattr__("DPNeuralNetwork")

@@ -189,3 +189,55 @@ class WeightedMean(nn.Module):
     def forward(self, outputs, targets):
         losses = nn.functional.cross_entropy(outputs, targets, weight=self.weight, reduction="none")
         return losses / self.weight[targets].sum()
+
+
+class Extra(Small):
+    """State that is neither parameter nor buffer in the state dict."""
+
+    def get_extra_state(self):
+        return {"version": 1}
+
+    def set_extra_state(self, state):
+        pass
+
+
+class Fleeting(Small):
+    """Random features in a buffer that the state dict leaves out."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.register_buffer("mixed", torch.randn(4, 4), persistent=False)
+
+    def forward(self, x):
+        return super().forward(x @ self.mixed)
+
+
+class Encoded(nn.Module):
+    """Takes a module among its arguments."""
+
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder, self.last = encoder, nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.encoder(x)))
+
+
+class InPlace(Small):
+    """Works on its input in place."""
+
+    def forward(self, x):
+        x.mul_(2.0).clamp_(-3, 3)
+        return super().forward(x)
+
+
+class Counts(nn.Module):
+    """Holds a frozen parameter of whole numbers before all others."""
+
+    def __init__(self):
+        super().__init__()
+        self.code = nn.Parameter(torch.ones(3, dtype=torch.int64), requires_grad=False)
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(x) + self.code.sum()

@@ -1,0 +1,73 @@
+"""The inside of a cell: a process that runs one try after the other and can be killed at any instant.
+
+Started by :mod:`skdptune.model_selection._cells`, which talks to it through a pair of connected sockets.
+It leads a process group of its own, so that killing the group takes along whatever the candidate started.
+"""
+
+import contextlib
+import os
+import pickle
+import signal
+import threading
+import time
+from multiprocessing.connection import Connection
+
+import sklearn
+
+from skdptune.model_selection._runs import one_run
+from skdptune.model_selection._transport import cloudpickle, load_payload
+
+__all__ = ["main"]
+
+_LOOK = 0.5  # seconds between two looks at whether the parent is still there
+_IDLE = 600.0  # seconds without a try after which the process leaves
+
+
+def main(descriptor, parent):
+    """Serve the process ``parent`` until it hangs up.
+
+    Parameters
+    ----------
+    descriptor : int
+        Of the connected socket.
+    parent : int
+        Process id; when it is no longer our parent, the whole group ends.
+    """
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    connection = Connection(descriptor)
+    with contextlib.suppress(EOFError, OSError):
+        _serve(connection)
+    os._exit(0)
+
+
+def _follow(parent):
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+def _serve(connection):
+    try:
+        path, config = pickle.loads(connection.recv_bytes())
+        plan, data = load_payload(path)
+    except EOFError:
+        raise
+    except Exception as error:
+        connection.send_bytes(pickle.dumps(("unloadable", type(error).__name__)))
+        return
+    connection.send_bytes(pickle.dumps(("ready", None)))
+    with sklearn.config_context(**config):
+        while connection.poll(_IDLE):
+            position, seed = pickle.loads(connection.recv_bytes())
+            connection.send_bytes(_answer(plan, data, seed, position))
+
+
+def _answer(plan, data, seed, position):
+    try:
+        answer = ("record", one_run(plan, data, seed, position))
+    except Exception as error:  # not the candidate's failure: the search must end with it
+        answer = ("error", error)
+    try:
+        return cloudpickle.dumps(answer)
+    except Exception as error:
+        return pickle.dumps(("unpicklable", type(error).__name__))

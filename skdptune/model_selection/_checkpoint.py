@@ -1,0 +1,457 @@
+"""A search that survives: what it needs to go on is on the disk before it spends or runs anything.
+
+The order is: header, charge, runs. The header holds the 256 secret bits from which the number of tries,
+the split and the coins of every run are derived, so whatever process reads it draws the same ones.
+
+*Why replaying runs is private.* Run i is a function of the rows and of its coins, and its coins are a
+function of (master secret, i). A run that was cut short and is run again has the same coins and the same
+outcome as if it had not been cut short: the search outputs the best of the same K outcomes, whatever the
+number of restarts, and nothing is conditioned on survival. What the disk holds in between is read by the
+curator alone.
+"""
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import platform
+import secrets
+import threading
+import warnings
+
+from skdptune._exceptions import (
+    BudgetExceededError,
+    CheckpointError,
+    InvalidParameterError,
+    InvalidTypeError,
+    PricingError,
+    SkdptuneError,
+)
+from skdptune._validation import describe, invalid_type, invalid_value
+from skdptune.model_selection._fingerprint import fingerprint
+from skdptune.model_selection._store import Store, StoreRef, pickled
+from skdptune.model_selection._vault import Vault
+
+__all__ = ["check_checkpoint", "facts_of", "open_checkpoint"]
+
+FORMAT = 1
+_REFUSALS = (BudgetExceededError, InvalidParameterError, InvalidTypeError, PricingError)
+_HEADER, _CHARGE, _LOCK, _README = "header", "charge", "lock", "DO-NOT-PUBLISH.txt"
+_KNOWN = (_HEADER, _CHARGE, _LOCK, _README, "marks", "token")
+_SETTINGS = (
+    "estimator",
+    "param_distributions",
+    "n_iter",
+    "scoring",
+    "score_noise",
+    "epsilon",
+    "delta",
+    "relation",
+    "cv",
+    "refit",
+    "classes",
+    "run_timeout",
+)
+_PACKAGES = ("skdptune", "numpy", "scipy", "scikit-learn", "diffprivlib", "torch", "opacus", "skorch")
+_NOTICE = """This folder belongs to the curator of the data.
+
+It holds the unfinished state of a private search: secret seeds, the number of tries, and
+unpublished results. Whoever reads it can undo the privacy of the search. Do not publish,
+share, archive or back it up where others can read it.
+
+It is removed when the search ends. To give the search up, delete the whole folder; what was
+charged to a ledger stays charged.
+"""
+
+
+def check_checkpoint(path):
+    """Check the ``checkpoint`` parameter; return a path or None.
+
+    Raises
+    ------
+    InvalidTypeError, InvalidParameterError
+    """
+    if path is None:
+        return None
+    try:
+        path = os.fspath(path)
+    except TypeError:
+        path = None
+    if not isinstance(path, str):
+        raise invalid_type("checkpoint", "None or the path of a folder", path)
+    if not path:
+        raise invalid_value("checkpoint", "None or the path of a folder", path)
+    return path
+
+
+def facts_of(search, rows, public_rows, splits, salt):
+    """Return what must not change between a start and a resume: name -> (digest, text to show).
+
+    Parameters
+    ----------
+    search : PrivateRandomSearchCV
+    rows, public_rows : tuple
+        ``(X, y)`` and ``(X_public, y_public)``, as checked.
+    splits : list
+        The drawn index pairs.
+    salt : str
+        Digests under another salt cannot be compared.
+    """
+    key = salt.encode()
+    facts = {}
+    for name in _SETTINGS:
+        value = getattr(search, name)
+        facts[name] = (fingerprint(name, value, key), _shown(value))
+    facts["ledger"] = ("None" if search.ledger is None else "given", "None" if search.ledger is None else "a ledger")
+    names = vars(search).get("feature_names_in_")
+    data = {"X": rows[0], "y": rows[1], "X_public": public_rows[0], "y_public": public_rows[1], "column names": names}
+    for name, value in data.items():
+        facts[name] = (fingerprint(name, value, key), None)
+    facts["split of the rows (cv)"] = (fingerprint("cv", [tuple(split) for split in splits], key), None)
+    return facts
+
+
+def _shown(value):
+    return type(value).__name__ if " at 0x" in repr(value) else describe(value)
+
+
+def _versions(estimator):
+    """Return the versions of everything whose change could change a run."""
+    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    roots = {type(estimator).__module__.partition(".")[0]}
+    for value in estimator.get_params(deep=True).values():
+        if hasattr(value, "get_params"):
+            roots.add(type(value).__module__.partition(".")[0])
+    for package in sorted({*_PACKAGES, *roots} - {"sklearn", "__main__", "builtins"}):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except (importlib.metadata.PackageNotFoundError, ValueError):
+            found[package] = None
+    return found
+
+
+@contextlib.contextmanager
+def open_checkpoint(path):
+    """Open the checkpoint of a search for this process alone; ``path`` None opens one that keeps nothing.
+
+    Raises
+    ------
+    CheckpointError
+    """
+    saved = _Nothing() if path is None else Checkpoint(path)
+    try:
+        yield saved
+    finally:
+        saved.close()
+
+
+class _Nothing:
+    """A search without a checkpoint."""
+
+    store = None
+
+    def master(self, fresh, seeded):
+        """Return the master secret: the fresh one."""
+        return fresh
+
+    def begin(self, search, rows, public_rows, splits, count):
+        """Keep nothing."""
+
+    def charge(self, ledger, spent, delta):
+        """Charge the whole price."""
+        if ledger is not None:
+            ledger.charge(spent, delta)
+
+    def ending(self, *results):
+        """Remove nothing."""
+        return contextlib.nullcontext()
+
+    def close(self):
+        """Let go of nothing."""
+
+
+class Checkpoint:
+    """The folder of one search, locked while this process works on it.
+
+    Parameters
+    ----------
+    path : str
+        Made with mode 0700 if it does not exist.
+
+    Raises
+    ------
+    CheckpointError
+        If the folder, or something in it, cannot be trusted; if another process is using it; if it is
+        damaged. Nothing has been spent then.
+    """
+
+    def __init__(self, path):
+        if os.name != "posix":
+            raise CheckpointError(
+                "checkpoint needs a system with POSIX file locks and modes; this one has none. Use checkpoint=None."
+            )
+        self.store = None
+        self._vault = Vault.make(path)
+        self.path = self._vault.path
+        self._lock = None
+        try:
+            self._refuse_strangers()
+            self._lock = _Lock(self._vault)
+            self._vault.sweep()
+            self._header = self._read_header()
+        except BaseException:
+            self.close()
+            raise
+        self._new = self._header is None
+        self.salt = secrets.token_hex(16) if self._new else self._header["token"]
+
+    def _refuse_strangers(self):
+        strangers = [name for name in self._vault.names() if name not in _KNOWN and not name.startswith("best-")]
+        if strangers:
+            raise CheckpointError(
+                f"checkpoint must be a folder of its own; {self.path!r} holds {strangers[0]!r}, which no search has "
+                "written. Give the path of a folder that does not exist yet."
+            )
+
+    def _read_header(self):
+        try:
+            header = json.loads(self._vault.read(_HEADER))
+        except FileNotFoundError:
+            for name in self._vault.names():  # its process was killed before it had spent or run anything
+                if name != _LOCK:
+                    self._vault.unlink(name)
+            return None
+        except ValueError:
+            raise CheckpointError(self._vault.damaged(_HEADER)) from None
+        if header.get("format") != FORMAT:
+            raise CheckpointError(
+                f"checkpoint {self.path!r} has format {header.get('format')!r}; this version reads format {FORMAT}. "
+                f"Resume with skdptune {header.get('versions', {}).get('skdptune')}, or use another path for a new "
+                "search, which is a new charge."
+            )
+        return header
+
+    # ------------------------------------------------------------------ before anything is spent
+
+    def master(self, fresh, seeded):
+        """Return the master secret: the one of the header on a resume.
+
+        Parameters
+        ----------
+        fresh : int
+            What a new search would use.
+        seeded : bool
+            Whether it comes from ``random_state``.
+
+        Raises
+        ------
+        CheckpointError
+            If the seed is not the one that the search was begun with.
+        """
+        if self._new:
+            self._master, self._seeded = fresh, seeded
+            return fresh
+        stored = int(self._header["master"], 16)
+        if self._header["seeded"] != seeded or (seeded and stored != fresh):
+            advice = (
+                "Resume with the same integer. A RandomState gives other numbers each time it is used: make it anew, "
+                "or pass an integer."
+            )
+            raise self._differs("another random_state", advice)
+        return stored
+
+    def begin(self, search, rows, public_rows, splits, count):
+        """Write the header, or compare it with what is asked for now.
+
+        Parameters
+        ----------
+        search, rows, public_rows, splits
+            As for :func:`facts_of`.
+        count : int
+            The number of tries.
+
+        Raises
+        ------
+        CheckpointError
+            Naming the first difference.
+        """
+        pickled(search.estimator, "the estimator")
+        versions = _versions(search.estimator)
+        facts = facts_of(search, rows, public_rows, splits, self.salt)
+        if self._new:
+            self._write_header(versions, facts, count)
+        else:
+            self._compare(versions, facts, count)
+        if "marks" not in self._vault.names():
+            # its process was killed while it removed the folder: all is run again, to the same end
+            Store.lay_out(self._vault, self.salt, count)
+        self.store = Store(StoreRef(self.path, self.salt, keeps_best=True), Vault(self.path))
+
+    def _write_header(self, versions, facts, count):
+        header = {
+            "format": FORMAT,
+            "notice": "for the curator only, not for publication",
+            "token": self.salt,
+            "versions": versions,
+            "facts": facts,
+            "master": f"{self._master:064x}",
+            "seeded": self._seeded,
+            "count": count,
+        }
+        try:
+            self._vault.write(_README, _NOTICE.encode())
+            Store.lay_out(self._vault, self.salt, count)
+            self._vault.write(_HEADER, json.dumps(header).encode())  # from here on it is this search
+        except SkdptuneError:
+            with contextlib.suppress(OSError):
+                self._remove()
+            raise
+        self._header = header
+
+    def _compare(self, versions, facts, count):
+        stored = self._header["versions"]
+        for package in sorted({*stored, *versions}):
+            if stored.get(package) != versions.get(package):
+                raise CheckpointError(
+                    f"checkpoint {self.path!r} was written with {package} {stored.get(package)}, and this is "
+                    f"{versions.get(package)}: its runs could come out differently. Resume with the versions it was "
+                    "written with, or use another path for a new search, which is a new charge."
+                )
+        for name, (digest, shown) in facts.items():
+            before = self._header["facts"].get(name, (None, None))
+            if before[0] != digest:
+                what = f"another {name}"
+                if shown is not None and shown != before[1]:
+                    what = f"{name}={before[1]}, got {shown}"
+                raise self._differs(what)
+        if self._header["count"] != count:
+            raise CheckpointError(self._vault.damaged(_HEADER))
+
+    def _differs(self, what, advice="Call fit with what it was written for."):
+        return CheckpointError(
+            f"checkpoint {self.path!r} was written for {what}. Nothing was spent now. {advice} For another search give "
+            "another path; it is a new charge."
+        )
+
+    # ------------------------------------------------------------------ the charge
+
+    def charge(self, ledger, spent, delta):
+        """Charge the whole search, once, however often it is resumed.
+
+        A ledger with ``charge_once(token, spent, delta)`` knows by itself what it has charged. For one with
+        ``charge`` alone the checkpoint notes "charging" before and "charged" after: a process that dies in between
+        leaves it unknown, and then the resume charges again (the private side).
+        """
+        if ledger is None:
+            return
+        before = self._charge_state()
+        once = getattr(ledger, "charge_once", None)
+        try:
+            if callable(once):
+                once(self.salt, spent, delta)
+            elif before != "charged":
+                self._vault.write(_CHARGE, b"charging")
+                ledger.charge(spent, delta)
+        except _REFUSALS:
+            if self._new and before is None:
+                self._remove()  # nothing was spent, and there is nothing to resume
+            raise
+        if before != "charged":
+            self._vault.write(_CHARGE, b"charged")
+
+    def _charge_state(self):
+        try:
+            return self._vault.read(_CHARGE).decode()
+        except FileNotFoundError:
+            return None
+
+    # ------------------------------------------------------------------ the end
+
+    @contextlib.contextmanager
+    def ending(self, *results):
+        """Remove the folder if the block ends well, or with an error of ``results``, which is a result too."""
+        try:
+            yield
+        except results:
+            self._finished()
+            raise
+        self._finished()
+
+    def _finished(self):
+        """Remove the folder; what cannot be removed is named in a warning."""
+        try:
+            self._remove()
+        except OSError as error:
+            warnings.warn(
+                f"the search is finished, but its checkpoint {self.path!r} could not be removed ({error.strerror}). "
+                "It holds secrets of the search: remove it by hand.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _remove(self):
+        # A process that is killed in the middle can still resume, without a second charge: without marks all is run
+        # again from the header, which therefore goes late; marks go before the records they vouch for.
+        last = (_HEADER, _CHARGE, _LOCK)
+        rest = [name for name in self._vault.names() if name not in last and name != "marks"]
+        for name in ("marks", *rest, *last):
+            self._vault.unlink(name)
+        os.rmdir(self.path)
+
+    def close(self):
+        """Let go of the folder, and leave what is in it."""
+        if self.store is not None:
+            self.store.close()
+        if self._lock is not None:
+            self._lock.release()
+        self._vault.close()
+
+
+class _Lock:
+    """This process, and this fit in it, has the folder for itself.
+
+    The lock of the file system goes with the process that holds it, however that ends; forked workers do not
+    inherit it. Two fits in one process are told apart by a set, since that lock does not.
+    """
+
+    _held = set()
+    _guard = threading.Lock()
+
+    def __init__(self, vault):
+        import fcntl
+
+        info = os.fstat(vault.fd)
+        self._key = (os.getpid(), info.st_dev, info.st_ino)
+        with self._guard:
+            if self._key in self._held:
+                raise self._busy(vault)
+            self._fd = vault.open(_LOCK, os.O_RDWR | os.O_CREAT)
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(self._fd)
+                raise self._busy(vault) from None
+            if not self._still_there(vault):  # the search that had it has just finished and removed it
+                os.close(self._fd)
+                raise self._busy(vault)
+            self._held.add(self._key)
+
+    def _still_there(self, vault):
+        try:
+            now, folder = os.stat(_LOCK, dir_fd=vault.fd), os.stat(vault.path)
+        except OSError:
+            return False
+        return now.st_ino == os.fstat(self._fd).st_ino and folder.st_ino == self._key[2]
+
+    @staticmethod
+    def _busy(vault):
+        return CheckpointError(
+            f"checkpoint {vault.path!r} is in use by another fit that is still running. Wait for it, or give each "
+            "search a folder of its own."
+        )
+
+    def release(self):
+        """Give the folder back."""
+        with self._guard:
+            self._held.discard(self._key)
+            os.close(self._fd)

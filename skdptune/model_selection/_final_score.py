@@ -1,0 +1,223 @@
+"""A final test score: one noisy number about rows that were put aside before the search.
+
+The rows of the search and the test rows are disjoint, so one person's row is in one of the two. A searched row pays for
+the search; the test score is then post-processing of the published model and of rows it shares nothing with. A test
+row pays for the score. Theorem H1 of the documentation, with "train" read as "search" (Theorem H2 under add-remove).
+"""
+
+import warnings
+from dataclasses import dataclass
+
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from skdptune._exceptions import InvalidParameterError, InvalidTypeError
+from skdptune._validation import check_instance, check_integer, describe, invalid_value
+from skdptune.accounting import PrivacyCurve
+from skdptune.ledger import as_ledger
+from skdptune.model_selection._rows import number_of_rows
+from skdptune.model_selection._runs import total_count
+from skdptune.model_selection._search import PrivateRandomSearchCV
+from skdptune.scoring import PrivateScorer, ScoreNoise, as_score_noise, resolve_private_scorer
+
+__all__ = ["ReleasedScore", "release_test_score"]
+
+_ASSUMPTIONS = (
+    "The test rows were put aside before the search, by a rule that looks at no row (positions drawn from their "
+    "number, not stratified), and nothing else was computed from them.",
+    "No person has a row among the test rows and another one among the rows of the search.",
+    "This is the only score released from these test rows; a second one is added to the first.",
+    "What the model predicts for a row depends on that row alone.",
+)
+_COINS = "Every row was put aside by its own coin, thrown once, whose outcome is not published."
+
+
+@dataclass(frozen=True)
+class ReleasedScore:
+    """A noisy test score and what it costs, made by :func:`release_test_score`.
+
+    Parameters
+    ----------
+    score : float
+        In natural units, greater is better. It may lie outside the score's range.
+    n_rows : int
+        The public number of rows that the sum of row scores was divided by.
+    noise : ScoreNoise
+    scorer : PrivateScorer
+    curve : PrivacyCurve
+        What the release costs a test row: this is what a ledger of the test rows is charged.
+    total : PrivacyCurve
+        The search and this score together, for any row, if the two share none: the worse of the two costs.
+    assumptions : tuple of str
+
+    Notes
+    -----
+    *Guarantee.* Under ``total.relation``, everything the search published and this score together are (epsilon,
+    delta)-indistinguishable for ``epsilon = total.epsilon(delta)``.
+
+    *Assumes* what the search assumes, and ``assumptions``.
+
+    Examples
+    --------
+    >>> from skdptune.accounting import PrivacyCurve
+    >>> from skdptune.scoring import AccuracyScorer, ScoreNoise
+    >>> noise = ScoreNoise.geometric(2.0)
+    >>> released = ReleasedScore(0.81, 200, noise, AccuracyScorer(), noise.curve(), PrivacyCurve.pure(1.9), ())
+    >>> released.epsilon(1e-6) <= 1.9
+    True
+    """
+
+    score: float
+    n_rows: int
+    noise: ScoreNoise
+    scorer: PrivateScorer
+    curve: PrivacyCurve
+    total: PrivacyCurve
+    assumptions: tuple
+
+    def epsilon(self, delta):
+        """Return the epsilon (nats) of the search and this score together at ``delta``."""
+        return self.total.epsilon(delta)
+
+    @property
+    def standard_deviation(self):
+        """Standard deviation of the noise on ``score``, in its units; the sampling error is not in it."""
+        width = self.scorer.maximum - self.scorer.minimum
+        return width * self.noise.standard_deviation / self.n_rows
+
+
+def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_rows=None, ledger=None):
+    """Release one noisy score of a finished search's model on private rows that the search never saw.
+
+    Parameters
+    ----------
+    search : PrivateRandomSearchCV
+        Fitted, on other rows.
+    X : array-like of shape (n_test, n_features)
+    y : array-like of shape (n_test,)
+        Test rows, put aside before the search.
+    scoring : None, "accuracy" or PrivateScorer, default=None
+        None: the score that the search compared its tries by, or accuracy if that was no private one.
+    score_noise : "matched", float or ScoreNoise, default="matched"
+        "matched": the least noise whose cost lies below that of the whole search, so that with disjoint rows the total
+        stays the search's. A number is a standard deviation in rows.
+    n_rows : int, optional
+        Under add-remove only, and needed there: a public number to divide by, since the number of rows is private.
+    ledger : object or None, default=None
+        A :class:`~skdptune.ledger.PrivacyLedger`, accountant or handle that is charged ``curve`` before a row is read.
+        Ledgers add: this charges as if test rows and searched rows were the same, which is never too little.
+
+    Returns
+    -------
+    ReleasedScore
+
+    Raises
+    ------
+    NotFittedError, InvalidParameterError, InvalidTypeError, ScoringRefusedError, PricingError, BudgetExceededError
+        All before a row is read.
+
+    Notes
+    -----
+    *Guarantee.* The score costs a test row ``curve``, under the search's relation; search and score together cost
+    any row ``total``. A row on which the model raises scores worst, by itself.
+
+    *Assumes* the ``assumptions`` of the result. That the rows are disjoint cannot be checked here: a search keeps none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.base import BaseEstimator, ClassifierMixin
+    >>> from skdptune import PrivateRandomSearchCV
+    >>> class Coin(ClassifierMixin, BaseEstimator):
+    ...     "Ignores the rows and says so: a stand-in for a private model."
+    ...     def __init__(self, side=0):
+    ...         self.side = side
+    ...     def fit(self, X, y):
+    ...         self.classes_ = np.array([0, 1])
+    ...         return self
+    ...     def predict(self, X):
+    ...         return np.full(len(X), self.side)
+    ...     def rdp_curve(self, orders):
+    ...         return np.asarray(orders) / 50
+    >>> X, y = np.zeros((300, 1)), np.repeat([0, 1], 150)
+    >>> aside = np.random.default_rng(0).permutation(300) < 100  # by position only
+    >>> search = PrivateRandomSearchCV(Coin(), {"side": [0, 1]}, classes=[0, 1]).fit(X[~aside], y[~aside])
+    >>> released = release_test_score(search, X[aside], y[aside])
+    >>> released.n_rows, released.epsilon(1e-6) == search.privacy_spent_.epsilon(1e-6)
+    (100, True)
+    """
+    check_instance("search", search, PrivateRandomSearchCV, "a fitted PrivateRandomSearchCV")
+    check_is_fitted(search)
+    model = search._model(X)  # refuses a search without a model, and other columns; reads no value
+    spent = search.privacy_spent_
+    scorer = _scorer(search, scoring, model)
+    n_rows = _public_number(n_rows, X, y, spent.relation)
+    noise = as_score_noise(score_noise, spent.curve)
+    curve = noise.curve(spent.relation)
+    total = spent.curve if _below(curve, spent.curve) else PrivacyCurve.worst([spent.curve, curve])
+    _charge(ledger, curve, n_rows, scorer)
+    classes = vars(search).get("classes_")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a library's warning may quote a row
+        count = total_count(scorer, model, X, y, classes)
+    score = scorer.release(count, n_rows, noise)
+    extra = (_COINS,) if spent.relation == "add-remove" else ()
+    return ReleasedScore(score, n_rows, noise, scorer, curve, total, _ASSUMPTIONS + extra)
+
+
+def _below(curve, level):
+    """Say whether ``level`` covers ``curve`` for certain: compared as pairs, not at some Renyi orders."""
+    return level.pair is not None and curve.lies_below(level)
+
+
+def _scorer(search, scoring, model):
+    if scoring is None and isinstance(search.scorer_, PrivateScorer):
+        scoring = search.scorer_
+    return resolve_private_scorer(scoring, model, vars(search).get("classes_"))
+
+
+def _public_number(n_rows, X, y, relation):
+    if relation == "add-remove":
+        if n_rows is None:
+            raise InvalidParameterError(
+                "n_rows must be a public number of rows under relation='add-remove', where the true number is private; "
+                "got None. Pass a guess made without the rows."
+            )
+        number = check_integer("n_rows", n_rows, low=1)
+    elif n_rows is not None:
+        raise invalid_value(
+            "n_rows", "None", n_rows, f"Under relation={relation!r} the number of rows is public and is used as it is."
+        )
+    else:
+        number = number_of_rows(X)
+    try:
+        check_consistent_length(X, y)
+    except ValueError:
+        raise InvalidParameterError("X and y must have the same number of rows.") from None
+    except TypeError:
+        raise InvalidTypeError(f"y must be array-like with one label for each row; got {describe(y)}.") from None
+    if number < 1:
+        raise InvalidParameterError("X must have at least one row.")
+    return number
+
+
+@dataclass(frozen=True)
+class _Price:
+    """The release as something a ledger charges."""
+
+    curve: PrivacyCurve
+    relation: str
+    n_samples: int | None
+
+    def epsilon(self, delta):
+        return self.curve.epsilon(delta)
+
+
+def _charge(ledger, curve, n_rows, scorer):
+    ledger = as_ledger(ledger)
+    if ledger is None:
+        return
+    if callable(getattr(ledger, "charge_curve", None)):
+        ledger.charge_curve(curve, f"test score, {scorer!r}")
+        return
+    n_samples = None if curve.relation == "add-remove" else n_rows
+    ledger.charge(_Price(curve, curve.relation, n_samples))

@@ -1,0 +1,90 @@
+"""What a search publishes, from its best record; one default where there is nothing to publish."""
+
+from dataclasses import replace
+
+from skdptune._exceptions import AllRunsFailedError, RunFailedError
+from skdptune.candidates import find_adapter
+from skdptune.model_selection._engine import Runner
+from skdptune.model_selection._pricing import training_curve
+from skdptune.model_selection._publish import default_model, no_winner, publish
+from skdptune.model_selection._rows import number_of_rows
+from skdptune.model_selection._runs import child_seed
+from skdptune.model_selection._space import with_settings
+
+__all__ = ["publish_outcome"]
+
+
+def publish_outcome(search, terms, spent, best, plan, rows, master):
+    """Set the published attributes of ``search``.
+
+    Parameters
+    ----------
+    search : PrivateRandomSearchCV
+    terms : SearchTerms
+    spent : PrivacySpent
+    best : RunRecord or None
+        None if no try was drawn.
+    plan : RunPlan
+    rows : tuple
+        ``(X, y)``, for a refit.
+    master : int
+        The coins of a refit are derived from it.
+
+    Raises
+    ------
+    AllRunsFailedError
+        After the default was published.
+    RunFailedError
+        If the refit failed.
+    """
+    outputs = {"privacy_spent_": replace(spent, stage="spent"), "scorer_": terms.scorer}
+    outputs["n_features_in_"] = search.n_features_in_
+    if "feature_names_in_" in vars(search):
+        outputs["feature_names_in_"] = search.feature_names_in_
+    if plan.classes is not None:
+        outputs["classes_"] = plan.classes
+    succeeded = best is not None and best.failure is None
+    if succeeded:
+        outputs.update(best_params_=best.params, best_score_=best.score)
+    else:
+        outputs.update(no_winner())
+    if terms.refit is not False:
+        if not succeeded:
+            outputs["best_estimator_"] = default_model(search.estimator, plan.classes, search.n_features_in_)
+        elif terms.refit == "winner":
+            outputs["best_estimator_"] = best.model
+        else:
+            outputs["best_estimator_"] = _refit(search.estimator, best.params, plan, rows, master)
+    publish(search, outputs)
+    if best is not None and not succeeded:
+        raise AllRunsFailedError(
+            f"every try failed (for the curator: the best-ranked one with {best.failure}); the whole search "
+            "stays charged and the published model is a constant that no row has touched. Set the log "
+            "level of 'skdptune.curator' to DEBUG and repeat on synthetic rows to find the cause."
+        )
+
+
+def _refit(estimator, params, plan, rows, master):
+    """Train the winner once more, on all rows; priced at the dearest candidate."""
+    adapter = find_adapter(with_settings(estimator, params))
+    n_samples = number_of_rows(rows[0])
+    if plan.coverage.level is not None:
+        adapter = find_adapter(adapter.with_budget(plan.coverage.level, n_samples, plan.relation))
+    adapter.check(plan.relation)
+    curve = training_curve(adapter, (n_samples,), plan.relation)
+    plan.coverage.check_covers(curve, adapter.name, refit=True)
+
+    def train():
+        fitted = adapter.fit(*rows, classes=plan.classes, seed=child_seed(master, "refit"))
+        return adapter.publish(fitted)
+
+    failure = None
+    try:
+        return Runner.quietly(train, child_seed(master, "refit global"))
+    except (Exception, SystemExit) as error:
+        failure = type(error).__name__
+    # Raised here, so that no traceback of the candidate hangs on it: it may quote rows.
+    raise RunFailedError(
+        f"the refit failed with {failure}; the whole search stays charged and nothing is published. Use "
+        "refit='winner' with a single split, which trains nothing again."
+    )

@@ -1,0 +1,172 @@
+"""Against clocks: dummy tries up to the cap, and results at a fixed time.
+
+Paper and code: Algorithm 1 of Papernot and Steinke (arXiv 2110.03620v2) releases one output of a random number of
+runs, and its price assumes that nothing else shows that number. How long a search takes shows it.
+"""
+
+import contextlib
+import secrets
+import time
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse
+
+from skdptune._exceptions import InvalidParameterError, SkdptuneError
+from skdptune._validation import check_real
+from skdptune.candidates._stateless import placeholder_like
+from skdptune.model_selection._engine import Runner
+from skdptune.model_selection._quiet import process_identity
+from skdptune.model_selection._rows import is_keyed, number_of_rows, take_rows
+from skdptune.model_selection._runs import RunSeeds
+from skdptune.model_selection._search import PrivateRandomSearchCV
+from skdptune.run_counts import as_run_count
+
+__all__ = ["FixedTimeError", "PaddedRandomSearchCV", "fixed_time"]
+
+
+class PaddedRandomSearchCV(PrivateRandomSearchCV):
+    """A search that always runs as many tries as it could ever draw.
+
+    Takes the parameters of :class:`PrivateRandomSearchCV`, finds the same result with the same seed and costs the
+    same. After the drawn number of tries it runs dummy tries, on made-up rows, up to the largest number that
+    ``n_iter`` can draw, and forgets them. How long ``fit`` takes, and what it uses of processors, network and cloud
+    credit, then depends on the drawn number only as far as the dummies can be told from the others.
+
+    Notes
+    -----
+    ``n_iter`` must have a cap, so every fit takes as long as the longest: choose a low one,
+    ``AtMost(Logarithmic(mean=20), 60)`` say.
+
+    *What it hides*: the number of tries, from those who see the duration of a fit or its bill.
+
+    *What it does not hide*: the dummies come last and train on other rows. Who watches single tries (process
+    lists, a cluster's dashboard) sees which are which if real rows take longer or shorter than made-up ones: override
+    :meth:`made_up_rows` for better ones. A try may take a time that depends on the rows it trains on, with and
+    without padding: :func:`fixed_time` hides that too.
+
+    Examples
+    --------
+    >>> from skdptune.model_selection import PaddedRandomSearchCV
+    >>> from skdptune.run_counts import AtMost, Logarithmic
+    >>> count = AtMost(Logarithmic(mean=5), 12)
+    >>> count.support_max
+    12
+    >>> search = PaddedRandomSearchCV(estimator=None, param_distributions={}, n_iter=count)  # 12 tries, always
+    """
+
+    def made_up_rows(self, X, y, classes, rng):
+        """Return rows and labels for the dummies, of the shape and type of ``X`` and ``y``.
+
+        Parameters
+        ----------
+        X, y : as the search uses them
+            For their shapes and types: what is made up may not depend on a value in them.
+        classes : ndarray of shape (n_classes,) or None
+            The public label set.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        X, y
+            Numbers between 0 and 1, labels at random.
+        """
+        labels = rng.random(number_of_rows(y)) if classes is None else rng.choice(classes, number_of_rows(y))
+        return _made_up(X, rng), labels
+
+    def _resolve(self, n_samples, public_validation):
+        if as_run_count(self.n_iter).support_max is None:
+            raise InvalidParameterError(
+                f"n_iter must have a largest value, up to which dummy tries are run; got {self.n_iter!r}, which may "
+                "draw any number of tries. Use AtMost(n_iter, m)."
+            )
+        return super()._resolve(n_samples, public_validation)
+
+    def _run(self, plan, data, seeds, store):
+        best = super()._run(plan, data, seeds, store)
+        missing = as_run_count(self.n_iter).support_max - len(seeds)
+        # Coins of their own: nothing that the dummies draw has to do with what is published.
+        dummies = RunSeeds(secrets.randbits(256), missing)
+        dummy_plan = replace(plan, token=secrets.token_hex(16))
+        Runner(self.n_jobs, self.pre_dispatch).best(dummy_plan, self._dummy_data(data, plan.classes), dummies)
+        return best
+
+    def _dummy_data(self, data, classes):
+        rng = np.random.default_rng(secrets.randbits(256))
+
+        def made_up(part):
+            return self.made_up_rows(*part, classes, rng)
+
+        if data.ready is not None:
+            return replace(data, ready=tuple(made_up(part) for part in data.ready), parent=process_identity())
+        X, y = made_up((data.X, data.y))
+        return replace(data, X=X, y=y, parent=process_identity())
+
+
+def _made_up(X, rng):
+    """Return rows like ``X``; reads its shape, its columns' names and types, and no value."""
+    if is_keyed(X):
+        return {name: _made_up(part, rng) for name, part in X.items()}
+    n_rows = number_of_rows(X)
+    if scipy.sparse.issparse(X):
+        filled = min(10, X.shape[1])  # how many are filled in X may depend on private values
+        where = np.repeat(np.arange(n_rows), filled), rng.integers(0, X.shape[1], n_rows * filled)
+        return type(X)(scipy.sparse.coo_array((_numbers(n_rows * filled, X.dtype, rng), where), shape=X.shape))
+    if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
+        return _numbers(X.shape, X.dtype, rng)
+    rows = take_rows(placeholder_like(X), np.zeros(n_rows, dtype=int))
+    if hasattr(rows, "dtypes") and hasattr(rows, "iloc"):
+        rows = rows.reset_index(drop=True)
+        for name, kind in rows.dtypes.items():
+            if getattr(kind, "kind", "") in "fiub" and rows.columns.is_unique:
+                rows[name] = _numbers(n_rows, kind, rng)
+    return rows
+
+
+def _numbers(shape, kind, rng):
+    if kind.kind == "f":
+        return rng.random(shape).astype(kind)
+    return rng.integers(0, 2, shape).astype(kind)
+
+
+class FixedTimeError(SkdptuneError, RuntimeError):
+    """What was to be done at a fixed time took longer."""
+
+
+@contextlib.contextmanager
+def fixed_time(seconds):
+    """Leave the block ``seconds`` after it was entered, no matter how long it took, or whether it failed.
+
+    Parameters
+    ----------
+    seconds : float
+        Positive and finite. Choose it without the private rows, and far above what the longest search could take.
+
+    Raises
+    ------
+    FixedTimeError
+        If the block took longer. Its results are there, but publishing them now would publish its duration, too:
+        wait for another time that was fixed in advance.
+
+    Examples
+    --------
+    >>> import time
+    >>> start = time.monotonic()
+    >>> with fixed_time(0.05):
+    ...     pass
+    >>> time.monotonic() - start >= 0.05
+    True
+    """
+    end = time.monotonic() + check_real("seconds", seconds, low=0, low_open=True)
+    late = False
+    try:
+        yield
+    finally:
+        late = time.monotonic() > end
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(left)
+    if late:
+        raise FixedTimeError(
+            f"the block took longer than the {seconds:g} s that were fixed, so the time at which it ends says "
+            "something. Do not publish before another time fixed in advance; choose a longer one for the next search."
+        )

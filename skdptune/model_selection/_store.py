@@ -1,0 +1,346 @@
+"""What workers write down about runs: where each run stands, and the best record of each worker.
+
+``marks`` holds eight bytes per run, at a fixed place, so that any number of processes can write at once
+and the file neither grows nor has to be merged::
+
+    byte 0    state (see below)
+    byte 1    how often the run was started, less the starts that somebody stopped on purpose
+    byte 2    how often its process died under it
+    byte 3    how often it finished
+    byte 4-7  CRC-32 of the run's position and the four bytes before, little endian; all zero: never touched
+
+A worker that finishes a run whose record beats all its own records so far stores that record *before* it
+marks the run as finished, so a finished run is either a loser or has its record on the disk. Nothing is
+kept about losers but that they have finished.
+
+The marks are not flushed one by one: a power cut may lose the last ones. Then those runs are run again,
+with the same coins and therefore to the same outcome.
+"""
+
+import collections
+import contextlib
+import os
+import pickle
+import secrets
+import struct
+import threading
+import zlib
+from dataclasses import dataclass
+
+from skdptune._exceptions import CheckpointError
+from skdptune.model_selection._transport import cloudpickle
+from skdptune.model_selection._vault import Vault
+
+__all__ = ["Mark", "Store", "StoreRef", "adopt", "forget", "open_store", "pickled", "state_of"]
+
+WAITING, RUNNING, DONE, FAILED, DIED, TIMED_OUT = range(6)
+_STATES = {None: DONE, "WorkerDied": DIED, "TimedOut": TIMED_OUT}
+
+_MARK = struct.Struct("<4BI")
+_MARKS, _TOKEN, _BEST = "marks", "token", "best-"
+_MOST = 255
+
+
+def state_of(record):
+    """Return the final state of the run that gave ``record``."""
+    return _STATES.get(record.failure, FAILED)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where one run stands."""
+
+    state: int = WAITING
+    starts: int = 0
+    deaths: int = 0
+    finishes: int = 0
+
+    @property
+    def final(self):
+        """Whether the run is over, one way or the other."""
+        return self.state >= DONE
+
+    @property
+    def failed(self):
+        """Whether the run is over and ranks last."""
+        return self.state > DONE
+
+    def pack(self, position):
+        """Return the eight bytes of this mark for the run at ``position``."""
+        four = bytes(min(_MOST, part) for part in (self.state, self.starts, self.deaths, self.finishes))
+        return four + zlib.crc32(four, position & 0xFFFFFFFF).to_bytes(4, "little")
+
+    @classmethod
+    def unpack(cls, data, position):
+        """Return the mark in eight bytes, or None if they are damaged."""
+        if data == bytes(_MARK.size):
+            return cls()
+        mark = cls(*data[:4])
+        return mark if mark.pack(position) == data and mark.state <= TIMED_OUT else None
+
+
+@dataclass(frozen=True)
+class StoreRef:
+    """Names a store for a worker.
+
+    Parameters
+    ----------
+    path : str
+    token : str
+        Tells whether the folder that a worker finds under this path is the one meant.
+    keeps_best : bool
+        Whether records are kept (a checkpoint) or only marks (to know whose worker died).
+    """
+
+    path: str
+    token: str
+    keeps_best: bool
+
+
+class Store:
+    """Marks and best records in a folder; safe under concurrent workers.
+
+    Parameters
+    ----------
+    ref : StoreRef
+    vault : Vault, optional
+        The folder, if it is open already.
+    """
+
+    def __init__(self, ref, vault=None):
+        self.ref = ref
+        self._lock = threading.Lock()
+        self._vault = Vault(ref.path) if vault is None else vault
+        self._marks = self._vault.open(_MARKS, os.O_RDWR)
+        self._best = None
+        self._best_name = f"{_BEST}{secrets.token_hex(8)}"
+
+    @staticmethod
+    def lay_out(vault, token, count):
+        """Write the files of a store for ``count`` runs into an empty folder.
+
+        Raises
+        ------
+        CheckpointError
+            If there is no room for them.
+        """
+        try:
+            fd = os.open(_MARKS, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=vault.fd)
+            try:
+                os.ftruncate(fd, count * _MARK.size)
+                if count and hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(fd, 0, count * _MARK.size)  # a full disk shows now, not in the middle
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise vault.failed(error) from None
+        vault.write(_TOKEN, token.encode())
+
+    @classmethod
+    def temporary(cls, folder, token, count):
+        """Return a store of marks alone, in a folder of this search that exists."""
+        vault = Vault(folder)
+        cls.lay_out(vault, token, count)
+        return cls(StoreRef(vault.path, token, keeps_best=False), vault)
+
+    # ------------------------------------------------------------------ marks
+
+    def _update(self, position, change):
+        with self._lock:
+            if self._marks is None:
+                raise CheckpointError("the search that this run belongs to is over.")
+            at = position * _MARK.size
+            try:
+                mark = Mark.unpack(os.pread(self._marks, _MARK.size, at), position)
+                if mark is None:
+                    raise self.damaged(_MARKS)
+                new = change(mark)
+                if new != mark:
+                    os.pwrite(self._marks, new.pack(position), at)
+            except OSError as error:
+                raise self._vault.failed(error) from None
+            return new
+
+    def start(self, position):
+        """Write down that a run begins."""
+        return self._update(position, lambda m: m if m.final else Mark(RUNNING, m.starts + 1, m.deaths, m.finishes))
+
+    def excuse(self, position):
+        """Take back a start that ended through no fault of the run's own (Ctrl-C, a neighbour's death)."""
+        return self._update(
+            position,
+            lambda m: m if m.state != RUNNING else Mark(WAITING, max(0, m.starts - 1), m.deaths, m.finishes),
+        )
+
+    def death(self, position):
+        """Write down that a run's process died under it; return how often that has happened."""
+        return self._update(position, lambda m: Mark(m.state, m.starts, m.deaths + 1, m.finishes)).deaths
+
+    def mark(self, position):
+        """Return the mark of one run."""
+        return self._update(position, lambda m: m)
+
+    def marks(self, count):
+        """Yield ``(position, mark)`` for all runs.
+
+        Raises
+        ------
+        CheckpointError
+            If the file is damaged.
+        """
+        size = os.fstat(self._marks).st_size
+        if size != count * _MARK.size:
+            raise self.damaged(_MARKS)
+        block = 4096
+        for first in range(0, count, block):
+            data = os.pread(self._marks, block * _MARK.size, first * _MARK.size)
+            for i in range(len(data) // _MARK.size):
+                mark = Mark.unpack(data[i * _MARK.size : (i + 1) * _MARK.size], first + i)
+                if mark is None:
+                    raise self.damaged(_MARKS)
+                yield first + i, mark
+
+    # ------------------------------------------------------------------ records
+
+    def finish(self, record, floor=None):
+        """Keep ``record`` if it may be the best, then mark its run as finished.
+
+        Parameters
+        ----------
+        record : RunRecord
+        floor : tuple or None
+            The rank of a record that is on the disk already.
+        """
+        if self.ref.keeps_best and (floor is None or record.rank > floor):
+            with self._lock:
+                if self._best is None or record.rank > self._best:
+                    if self._marks is None:
+                        raise CheckpointError("the search that this run belongs to is over.")
+                    self._vault.write(self._best_name, pickled(record, "the model that a try publishes"))
+                    self._best = record.rank
+        state = state_of(record)
+        self._update(record.position, lambda m: Mark(state, m.starts, m.deaths, m.finishes + 1))
+
+    def settle(self):
+        """Mark the runs of all kept records as finished.
+
+        A process that was killed between keeping a record and marking its run has left the outcome of that run. To
+        run it again could give it a second one, if its candidate draws from where a run cannot reach.
+        """
+        for record in self._records():
+            if not self.mark(record.position).final:
+                self.finish(record, record.rank)
+
+    def best(self):
+        """Return the best record that any worker has kept, or None.
+
+        Raises
+        ------
+        CheckpointError
+            If one cannot be read.
+        """
+        return max(self._records(), key=lambda record: record.rank, default=None)
+
+    def _records(self):
+        for name in self._vault.names():
+            if name.startswith(_BEST):
+                record = self._load(name)
+                if record is not None:
+                    yield record
+
+    def damaged(self, name):
+        """Return the error for a file of the store that is not what was written."""
+        return CheckpointError(self._vault.damaged(name))
+
+    def _load(self, name):
+        try:
+            body = self._vault.read(name)  # checks owner, mode and digest: only then is it unpickled
+        except FileNotFoundError:
+            return None
+        try:
+            return pickle.loads(body)
+        except Exception as error:
+            raise CheckpointError(
+                f"a record in the checkpoint {self.ref.path!r} cannot be loaded ({type(error).__name__}). Run fit "
+                "again where the classes of the candidate can be imported as before."
+            ) from None
+
+    def close(self):
+        """Let go of the files; whoever still writes gets an error."""
+        with self._lock:
+            if self._marks is not None:
+                os.close(self._marks)
+                self._marks = None
+                self._vault.close()
+
+    def __del__(self):
+        with contextlib.suppress(Exception):
+            self.close()
+
+
+def pickled(value, what):
+    """Return ``value`` as bytes; ``what`` names it in the complaint.
+
+    Raises
+    ------
+    CheckpointError
+    """
+    try:
+        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception:  # classes of a script or notebook, as a worker knows them
+        pass
+    try:
+        return cloudpickle.dumps(value)
+    except Exception as error:
+        kind = type(error).__name__
+    raise CheckpointError(
+        f"checkpoint cannot store {what}, because it cannot be pickled ({kind}). Leave checkpoint=None, or take locks, "
+        "open files and the like out of the candidate and its published attributes."
+    )
+
+
+_OPEN = collections.OrderedDict()
+_OPEN_LOCK = threading.Lock()
+_OPEN_LIMIT = 8
+
+
+def open_store(ref):
+    """Return the store that ``ref`` names, kept open in this process; None where it cannot be seen from here.
+
+    A worker on another machine may see no folder under that path, or another one: the token decides.
+    """
+    if ref is None:
+        return None
+    with _OPEN_LOCK:
+        if ref.token not in _OPEN:
+            _OPEN[ref.token] = _look_for(ref)
+            while len(_OPEN) > _OPEN_LIMIT:
+                _OPEN.popitem(last=False)
+        return _OPEN[ref.token]
+
+
+def adopt(store):
+    """Make ``store`` the one that :func:`open_store` returns in this process."""
+    with _OPEN_LOCK:
+        _OPEN[store.ref.token] = store
+
+
+def forget(token):
+    """Let go of a store in this process: threads that a search has left behind write nothing more."""
+    with _OPEN_LOCK:
+        _OPEN[token] = None
+
+
+def _look_for(ref):
+    try:
+        vault = Vault(ref.path)
+    except CheckpointError:
+        return None
+    try:
+        if vault.read(_TOKEN) == ref.token.encode():
+            return Store(ref, vault)
+    except (CheckpointError, OSError):
+        pass
+    vault.close()
+    return None

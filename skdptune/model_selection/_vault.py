@@ -1,0 +1,189 @@
+"""A folder that only its owner can enter, whose files are checked before they are believed.
+
+Everything is done relative to a descriptor of the folder, so that nobody can put another folder, or a
+link, in its place half-way. Files are written beside their place, flushed to the disk and renamed:
+a reader finds the old file or the new one, never half of one.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import threading
+
+from skdptune._exceptions import CheckpointError
+
+__all__ = ["Vault"]
+
+_DIGEST = hashlib.sha256
+_HEAD = b"skdptune checkpoint 1\n"
+_PARTIAL = ".partial-"
+
+
+class Vault:
+    """An own folder of mode 0700.
+
+    Parameters
+    ----------
+    path : str
+        An existing folder.
+
+    Raises
+    ------
+    CheckpointError
+        If the folder is a link, belongs to somebody else, or others may enter it.
+    """
+
+    def __init__(self, path):
+        self.path = os.path.abspath(path)
+        try:
+            self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise CheckpointError(
+                    f"checkpoint must be a folder, not a link or a file; got {self.path!r}. Give the path of a folder "
+                    "that does not exist yet: it is made."
+                ) from None
+            raise CheckpointError(
+                f"checkpoint {self.path!r} cannot be opened: {error.strerror}. Give a path that this user can reach."
+            ) from None
+        info = os.fstat(self.fd)
+        if info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o077:
+            os.close(self.fd)
+            self.fd = None
+            raise CheckpointError(
+                f"checkpoint {self.path!r} must belong to this user and be closed to others (mode 0700), because it "
+                f"holds secrets of a search; got mode {stat.S_IMODE(info.st_mode):04o}, owner {info.st_uid}. Give the "
+                "path of a folder that does not exist yet: it is made with the right mode."
+            )
+
+    @classmethod
+    def make(cls, path):
+        """Open the folder, after making it if it does not exist (its parent must)."""
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint {os.path.abspath(path)!r} cannot be made: {error.strerror}. Make its parent folder, or "
+                "give another path."
+            ) from None
+        return cls(path)
+
+    def names(self):
+        """Return the names of all files, partial ones left out."""
+        return sorted(name for name in os.listdir(self.fd) if not name.startswith(_PARTIAL))
+
+    def open(self, name, flags=os.O_RDONLY):
+        """Return a descriptor of the file ``name``, after checking whose it is.
+
+        Raises
+        ------
+        CheckpointError
+            For links, other people's files and files that others could have written.
+        FileNotFoundError
+        """
+        try:
+            fd = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600, dir_fd=self.fd)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise CheckpointError(self._distrust(name, error.strerror)) from None
+        info = os.fstat(fd)
+        mine = stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid() and info.st_nlink == 1
+        if not mine or stat.S_IMODE(info.st_mode) & 0o077:
+            os.close(fd)
+            raise CheckpointError(self._distrust(name, "it is not a plain file of this user alone"))
+        return fd
+
+    def _distrust(self, name, why):
+        return (
+            f"{name!r} in the checkpoint {self.path!r} cannot be trusted: {why}. Somebody has put it there: look into "
+            "the folder, and use another path for a new search, which is a new charge."
+        )
+
+    def read(self, name):
+        """Return the content that :meth:`write` stored.
+
+        Raises
+        ------
+        CheckpointError
+            If it is damaged.
+        FileNotFoundError
+        """
+        with os.fdopen(self.open(name), "rb") as file:
+            content = file.read()
+        head, digest, body = content[: len(_HEAD)], content[len(_HEAD) :][:32], content[len(_HEAD) + 32 :]
+        if head != _HEAD or _DIGEST(body).digest() != digest:
+            raise CheckpointError(self.damaged(name))
+        return body
+
+    def damaged(self, name):
+        """Return the complaint about a file that does not hold what was written."""
+        return (
+            f"{name!r} in the checkpoint {self.path!r} is damaged or was written by another version; the search "
+            "cannot be resumed from it. What was charged stays charged. Restore the folder from a copy, or delete it "
+            "to start a new search, which is a new charge."
+        )
+
+    def write(self, name, body, sync=True):
+        """Store ``body`` under ``name``: afterwards the file holds it all, or what it held before.
+
+        Raises
+        ------
+        CheckpointError
+            If the disk is full or fails.
+        """
+        partial = f"{_PARTIAL}{os.getpid()}-{threading.get_ident()}-{name}"
+        try:
+            fd = os.open(
+                partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.fd
+            )
+            try:
+                os.fchmod(fd, 0o600)
+                write_all(fd, _HEAD + _DIGEST(body).digest() + body)
+                if sync:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.rename(partial, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+            if sync:
+                os.fsync(self.fd)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(partial, dir_fd=self.fd)
+            raise self.failed(error) from None
+
+    def failed(self, error):
+        """Return the complaint about a disk that does not take what is written."""
+        return CheckpointError(
+            f"checkpoint {self.path!r} cannot be written: {error.strerror}. Nothing is published, and what was "
+            "charged stays charged. Make room, or mend the disk, and call fit again with the same arguments: the "
+            "search goes on where it was."
+        )
+
+    def unlink(self, name):
+        """Remove a file, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self.fd)
+
+    def sweep(self):
+        """Remove partial files of processes that were killed."""
+        for name in os.listdir(self.fd):
+            if name.startswith(_PARTIAL):
+                self.unlink(name)
+
+    def close(self):
+        """Let go of the folder."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+def write_all(fd, data):
+    """Write all of ``data``; a disk that fills up half-way raises."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,233 @@
+"""A final test score: what it costs, what it refuses, and that one row moves it by one row at most."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+
+from skdptune import PrivateRandomSearchCV
+from skdptune.accounting import PrivacyCurve
+from skdptune.exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    InvalidTypeError,
+    ScoringRefusedError,
+)
+from skdptune.model_selection import IndependentHoldout, release_test_score
+from skdptune.scoring import ScoreNoise, WeightedAccuracyScorer
+
+
+class Stump(ClassifierMixin, BaseEstimator):
+    """Ignores the rows it is trained on; raises on missing values, like most models."""
+
+    published_attributes = ("classes_", "n_features_in_")
+    privacy_relations = ("zero-out", "replace-one", "add-remove")
+    privacy_params = ()
+
+    def __init__(self, cut=0.0, epsilon=1.0):
+        self.cut = cut
+        self.epsilon = epsilon
+
+    def fit(self, X, y):
+        self.classes_ = np.array([0, 1])
+        self.n_features_in_ = np.shape(X)[1]
+        return self
+
+    def predict(self, X):
+        if np.isnan(X).any():
+            raise ValueError("X contains NaN")
+        return (np.asarray(X)[:, 0] > self.cut).astype(int)
+
+    def privacy_curve(self, n_samples, relation="zero-out"):
+        return PrivacyCurve.pure(self.epsilon, relation=relation)
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def search_over(n=200, **params):
+    settings = {"classes": [0, 1], "n_iter": 3, **params}
+    return PrivateRandomSearchCV(Stump(), {"cut": [-0.1, 0.0, 0.1]}, **settings).fit(*rows(n))
+
+
+class CountingLedger:
+    """Charges nothing, remembers, or refuses."""
+
+    def __init__(self, refuse=False):
+        self.refuse, self.charged = refuse, []
+
+    def charge(self, spent, delta=None):
+        if self.refuse:
+            raise BudgetExceededError("nothing left")
+        self.charged.append(spent)
+
+
+@pytest.fixture(scope="module")
+def search():
+    return search_over()
+
+
+def test_matched_noise_adds_nothing_to_the_total(search):
+    released = release_test_score(search, *rows(150, 1))
+    spent = search.privacy_spent_
+    for delta in (0.0, 1e-9, 1e-6, 1e-3):
+        assert released.epsilon(delta) == spent.epsilon(delta)
+        assert released.curve.epsilon(delta) <= spent.epsilon(delta) + 1e-9
+    assert released.n_rows == 150
+    assert released.standard_deviation == pytest.approx(released.noise.standard_deviation / 150)
+
+
+def test_matched_noise_is_that_of_the_whole_search_not_of_one_run(search):
+    single = search.privacy_spent_.score_noise
+    assert release_test_score(search, *rows(10, 1)).noise.scale < single.scale
+
+
+def test_less_noise_makes_the_score_the_dearer_part(search):
+    noise = ScoreNoise.geometric(0.2)  # epsilon 5
+    released = release_test_score(search, *rows(150, 1), score_noise=noise)
+    assert released.total.epsilon(0.0) == pytest.approx(5.0)
+    assert released.total.epsilon(0.0) >= search.privacy_spent_.epsilon(0.0)
+
+
+def test_total_is_the_worse_cost_at_every_delta(search):
+    released = release_test_score(search, *rows(150, 1), score_noise=3.0)  # a Gaussian never lies below a pure curve
+    for epsilon in (0.0, 0.5, 1.0, 2.5, 4.0):
+        worse = max(search.privacy_spent_.delta(epsilon), released.curve.delta(epsilon))
+        assert released.total.delta(epsilon) >= worse - 1e-12
+    assert math.isinf(released.total.epsilon(0.0))
+
+
+def test_score_is_the_accuracy_plus_noise():
+    search = search_over(n_iter=1)
+    X, y = rows(2000, 2)
+    released = release_test_score(search, X, y, score_noise=1.0)
+    assert abs(released.score - search.score(X, y)) < 12 / 2000
+    steps = released.score * 2000
+    assert steps == pytest.approx(round(steps), abs=1e-6)
+
+
+def test_one_bad_row_moves_the_count_by_one(search, monkeypatch):
+    totals = []
+
+    def release(self, total, n, noise, seed=None, multiplicity=1):
+        totals.append(total)
+        return 0.0
+
+    monkeypatch.setattr(type(search.scorer_), "release", release)
+    X, y = rows(60, 3)
+    release_test_score(search, X, y)
+    X = X.copy()
+    X[5] = np.nan  # the whole batch raises because of it
+    release_test_score(search, X, y)
+    assert abs(totals[0] - totals[1]) <= 1
+
+
+def test_the_ledger_is_charged_before_a_row_is_read(search):
+    class Refusing(CountingLedger):
+        pass
+
+    X, y = rows(50)
+    seen = []
+
+    class Watched:
+        shape = X.shape
+        ndim = 2
+
+        def __len__(self):
+            return len(X)
+
+        def __array__(self, *args, **kwargs):
+            seen.append("read")
+            return X
+
+    with pytest.raises(BudgetExceededError):
+        release_test_score(search, Watched(), y, ledger=Refusing(refuse=True))
+    assert not seen
+    ledger = CountingLedger()
+    released = release_test_score(search, X, y, ledger=ledger)
+    (charged,) = ledger.charged
+    assert charged.epsilon(0.0) == released.curve.epsilon(0.0)
+
+
+def test_a_ledger_that_takes_curves_gets_the_curve(search):
+    class Ledger(CountingLedger):
+        def charge_curve(self, curve, description):
+            self.charged.append((curve, description))
+
+    ledger = Ledger()
+    released = release_test_score(search, *rows(50), ledger=ledger)
+    (charged,) = ledger.charged
+    assert charged[0] == released.curve and "AccuracyScorer" in charged[1]
+
+
+def test_another_scorer(search):
+    scorer = WeightedAccuracyScorer(class_weight={0: 1.0, 1: 3.0})
+    released = release_test_score(search, *rows(400, 4), scoring=scorer)
+    assert released.scorer is scorer
+    assert released.standard_deviation == pytest.approx(3.0 * released.noise.standard_deviation / 400)
+
+
+def test_public_scores_are_refused_on_private_rows(search):
+    with pytest.raises(ScoringRefusedError, match="roc_auc"):
+        release_test_score(search, *rows(50), scoring="roc_auc")
+
+
+def test_a_search_scored_on_public_rows_falls_back_to_accuracy():
+    X, y = rows(100)
+    search = PrivateRandomSearchCV(Stump(), {"cut": [0.0]}, classes=[0, 1], scoring="f1", n_iter=1)
+    search.fit(X, y, X_public=rows(40, 9)[0], y_public=rows(40, 9)[1])
+    assert type(release_test_score(search, *rows(50, 5)).scorer).__name__ == "AccuracyScorer"
+
+
+def test_add_remove_divides_by_a_public_number():
+    search = search_over(relation="add-remove", cv=IndependentHoldout(n_public=200), score_noise=2.0, n_iter=2)
+    X, y = rows(90, 6)
+    with pytest.raises(InvalidParameterError, match="n_rows must be a public number"):
+        release_test_score(search, X, y)
+    released = release_test_score(search, X, y, n_rows=100)
+    assert released.n_rows == 100 and released.total.relation == "add-remove"
+    assert any("coin" in sentence for sentence in released.assumptions)
+    assert "90" not in repr(released)  # the true number of rows is private
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+def test_n_rows_is_refused_where_the_number_is_public(relation):
+    search = search_over(relation=relation, n_iter=1)
+    with pytest.raises(InvalidParameterError, match="n_rows must be None"):
+        release_test_score(search, *rows(50), n_rows=49)
+
+
+def test_refusals(search):
+    X, y = rows(50)
+    with pytest.raises(InvalidTypeError, match="search must be a fitted"):
+        release_test_score(Stump().fit(X, y), X, y)
+    with pytest.raises(NotFittedError):
+        release_test_score(PrivateRandomSearchCV(Stump(), {"cut": [0.0]}), X, y)
+    with pytest.raises(InvalidParameterError, match="same number of rows"):
+        release_test_score(search, X, y[:-1])
+    with pytest.raises(ValueError, match="3 features"):
+        release_test_score(search, np.zeros((5, 3)), np.zeros(5))
+    with pytest.raises(InvalidParameterError, match="exact scores"):
+        release_test_score(search, X, y, score_noise=0)
+    no_model = search_over(refit=False, n_iter=1)
+    with pytest.raises(AttributeError, match="published no model"):
+        release_test_score(no_model, X, y)
+
+
+def test_nothing_about_the_rows_is_kept(search):
+    X, y = rows(50)
+    released = release_test_score(search, X, y)
+    assert set(vars(released)) == {"score", "n_rows", "noise", "scorer", "curve", "total", "assumptions"}
+
+
+@pytest.mark.statistical
+def test_noise_has_the_stated_spread(search):
+    X, y = rows(100, 7)
+    scores = [release_test_score(search, X, y, score_noise=4.0).score for _ in range(300)]
+    assert 0.8 < np.std(scores) / 0.04 < 1.2
+    assert abs(np.mean(scores) - search.score(X, y)) < 0.012
