@@ -23,6 +23,7 @@ __all__ = ["DeltaBounds", "EpsilonBounds", "Grids", "evaluate", "fineness", "sol
 _MAX_EPSILON = 690.0  # beyond e^690 the price is called infinite
 _MAX_ROUNDS = 5
 _MAX_NODES = 30_000_000  # no lattice larger than this (work, not memory: blocks are streamed)
+_FIRST_NODES = 3_000_000  # the first estimate of the fineness may be far too fine: any fineness is sound
 
 
 class DeltaBounds(NamedTuple):
@@ -208,12 +209,12 @@ def solve(pair, weight, delta, rtol, floor):
         return EpsilonBounds(math.inf, 0.0)
     best = EpsilonBounds(most, 0.0)
     step, eta = fineness(rtol, rough, scale, sharpness)
-    for _ in range(_MAX_ROUNDS):
+    for round_ in range(_MAX_ROUNDS):
         tol = max(0.01 * rtol * rough, 1e-12)
         margin = 0.25 * eta + 0.5 * step + 0.02 * rough
         while True:
             least = max(rough - margin, 0.0)
-            upper, lower = grids.lattices(step, eta, least)
+            upper, lower, step = _within(grids, step, eta, least, _MAX_NODES if round_ else _FIRST_NODES)
             if least == 0.0 or upper.upper(np.array([least]))[0] > delta:
                 break
             rough, margin = least, 2 * margin  # the root lies lower still
@@ -231,6 +232,15 @@ def solve(pair, weight, delta, rtol, floor):
         if upper.cells.size * upper.n_columns / shrink**2 > _MAX_NODES:
             break
     return best
+
+
+def _within(grids, step, eta, least, most):
+    """Return lattices of at most ``most`` nodes, and their step: twice as wide as often as needed."""
+    while True:
+        upper, lower = grids.lattices(step, eta, least)
+        if upper.cells.size * upper.n_columns <= most or step > 2.0:
+            return upper, lower, step
+        step *= 2.0
 
 
 def fineness(rtol, epsilon, scale, sharpness):
@@ -339,7 +349,7 @@ def evaluate(pair, weight, epsilon, rtol, floor):
     step, eta = 0.5 * scale, 0.2
     for round_ in range(_MAX_ROUNDS + 1):
         grids = Grids(pair, weight, 1e-5 * guess)
-        upper, lower = grids.lattices(step, eta, epsilon)
+        upper, lower, step = _within(grids, step, eta, epsilon, _MAX_NODES if round_ else _FIRST_NODES)
         tops = upper.upper(np.array([epsilon, epsilon + 0.1 * scale]))
         bottom = float(lower.value(np.array([epsilon]))[0])
         top = float(tops[0])

@@ -5,6 +5,7 @@ it knows nothing its divergence is ``inf`` and its pair is ``None``.
 """
 
 import contextlib
+import functools
 import logging
 import threading
 from collections import OrderedDict
@@ -334,7 +335,10 @@ class Zcdp(Mechanism):
     xi: float = 0.0
 
     def rdp(self, orders):
-        return self.xi + self.rho * np.asarray(orders, dtype=float)
+        orders = np.asarray(orders, dtype=float)
+        if self.rho == 0:  # at order infinity too
+            return np.full(orders.shape, float(self.xi))
+        return self.xi + self.rho * orders
 
     def two_steps(self):
         # (2 k)^2 / k^2 for k = 1: Bun and Steinke, arXiv 1605.02065v1, Proposition 1.9
@@ -382,26 +386,22 @@ class DpSgd(Mechanism):
         # Mironov, Talwar and Zhang, arXiv 1908.10530v1, Theorem 4 and section 3.3; the remove
         # direction is the larger (Theorem 5 there)
         values = self._step_rdp(orders)
-        lost = ~np.isfinite(values)
-        if np.any(lost):
-            # the series of a broken order may not converge: there (a - 1) D_a, convex and zero
-            # at a = 1, lies under its chord between whole orders
-            whole = np.unique(np.concatenate([np.floor(orders[lost]), np.ceil(orders[lost])]))
+        broken = orders != np.round(orders)
+        if np.any(broken):
+            # The series of a broken order adds up absolute values, which is too much where the noise is large,
+            # and may not converge. For fixed P and Q, (a - 1) D_a = log E_Q[(dP/dQ)^a] is convex in a (Hoelder) and
+            # zero at a = 1 (van Erven and Harremoes, arXiv 1206.2459v2, Corollary 2), so it lies under its chord
+            # between the whole orders on either side. Both bound the one pair that is the worst: the less holds.
+            whole = np.unique(np.concatenate([np.floor(orders[broken]), np.ceil(orders[broken])]))
             x = np.union1d(whole, [1.0])
             y = np.append(0.0, (x[1:] - 1) * self._step_rdp(x[1:]))
-            values[lost] = np.interp(orders[lost], x, y) / (orders[lost] - 1) * (1 + 1e-15)
+            # beyond the last whole order whose series is finite nothing is known
+            chord = np.interp(orders[broken], x, y) / (orders[broken] - 1) * (1 + 1e-12)  # rounded up
+            values[broken] = np.fmin(values[broken], np.where(np.isnan(chord), np.inf, chord))
         return values
 
     def _step_rdp(self, orders):
-        import dp_accounting
-        from dp_accounting.rdp import RdpAccountant
-
-        accountant = RdpAccountant(orders, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
-        noise = dp_accounting.GaussianDpEvent(self.noise)
-        with _quiet_series():
-            accountant.compose(dp_accounting.PoissonSampledDpEvent(self.rate, noise))
-        # what lost its digits counts as unknown
-        return np.where(accountant.rdp >= 0, accountant.rdp, np.inf)
+        return np.array(_sampled_gaussian_rdp(self.noise, self.rate, tuple(np.asarray(orders, dtype=float).tolist())))
 
     def _replace_rdp(self, orders):
         """Divergence of the step's own pair, its upper tail bounded in closed form.
@@ -432,6 +432,19 @@ class DpSgd(Mechanism):
     def describe(self):
         parts = f"noise {self.noise:g}, rate {self.rate:.6g}, steps {self.steps}"
         return f"dp_sgd({parts})"
+
+
+@functools.lru_cache(maxsize=1024)
+def _sampled_gaussian_rdp(noise, rate, orders):
+    """Return the divergences of one step at ``orders``, a tuple, as a tuple."""
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant(list(orders), dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
+    with _quiet_series():
+        accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise)))
+    # what lost its digits counts as unknown
+    return tuple(np.where(accountant.rdp >= 0, accountant.rdp, np.inf).tolist())
 
 
 @contextlib.contextmanager

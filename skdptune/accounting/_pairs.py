@@ -175,7 +175,7 @@ class DominatingPair:
         index = np.searchsorted(self.losses, eps, side="right")
         p_tail, q_tail = self._tails
         upper, lower = p_tail[index], q_tail[index]
-        with np.errstate(divide="ignore", over="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # inf - inf only where lower is 0
             # e^eps Q(loss > eps) in log space: e^eps alone may overflow
             taken = np.where(lower > 0, np.exp(np.minimum(eps + np.log(lower), 1.0)), 0.0)
             floor = -np.expm1(np.minimum(eps, 0.0))  # 1 - e^eps bounds every pair from below

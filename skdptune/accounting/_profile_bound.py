@@ -59,7 +59,7 @@ def profile_delta(single_delta, gap, run_count, epsilon):
     """
     if not (math.isfinite(gap) and math.isfinite(run_count.mean)):
         return 1.0
-    default = run_count.p_zero * max(-math.expm1(epsilon), 0.0)  # K = 0
+    default = run_count.p_zero * -math.expm1(min(epsilon, 0.0))  # K = 0
     return float(min(1.0, run_count.mean * float(single_delta(epsilon - gap)) + default))
 
 

@@ -213,7 +213,7 @@ class PrivacyCurve:
     @classmethod
     def geometric(cls, epsilon, *, relation="zero-out"):
         """Return the cost of an integer that neighbours change by at most one, released with
-        two-sided geometric noise of weight e^{-epsilon |x|}.
+        two-sided geometric noise of weight e^{-epsilon abs(x)}.
 
         Its pair is randomised response: it costs no less than any pure ``epsilon`` promise.
 

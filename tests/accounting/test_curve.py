@@ -385,3 +385,9 @@ def test_import_stays_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_zcdp_curve_of_zero_costs_nothing():
+    curve = PrivacyCurve.zcdp(0.0)
+    assert curve.epsilon(1e-5) == 0.0
+    assert best_of(curve, Geometric(5)).epsilon(1e-5) == 0.0

@@ -324,3 +324,18 @@ def test_weights_of_an_infinite_mean_are_bounded_from_above_near_zero():
     assert np.all(weight.upper(r) >= true * (1 - 1e-9)) and np.all(weight.lower(r) <= true * (1 + 1e-9))
     high, low = weight.slope(r)
     assert np.all(high >= low) and np.all(low >= 0)
+
+
+def test_little_noise_is_priced_on_a_lattice_of_bounded_size(monkeypatch):
+    """The first estimate of how fine a lattice must be can be a hundred times too fine: it is widened, not built."""
+    asked, upper = [], Lattice.upper
+
+    def watched(self, epsilons):
+        asked.append(self.cells.size * self.n_columns)
+        return upper(self, epsilons)
+
+    monkeypatch.setattr(Lattice, "upper", watched)
+    bounds = exact_epsilon(PrivacyCurve.gaussian(0.19).pair, Geometric(5), 1e-3)
+    assert max(asked) < 4_000_000
+    single = PrivacyCurve.gaussian(0.19).epsilon(1e-3)
+    assert single < bounds.lower <= bounds.upper < 1.3 * single

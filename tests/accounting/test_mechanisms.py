@@ -71,6 +71,22 @@ def test_dp_sgd_rdp_is_dp_accountings():
     np.testing.assert_allclose(nodes.DpSgd(1.0, 0.02, 50).rdp(ORDERS), accountant.rdp, rtol=1e-12)
 
 
+@pytest.mark.parametrize(("noise", "rate"), [(1.0, 0.02), (8.0, 0.05), (40.0, 0.1), (300.0, 0.01)])
+def test_dp_sgd_rdp_at_broken_orders_is_above_quadrature_and_close(noise, rate):
+    """dp_accounting's series adds up absolute values: at noise 300 it is many times too large."""
+    x = np.linspace(-30 * noise, 30 * noise, 200_001)
+    weight = np.full(x.size, (x[1] - x[0]) / (noise * np.sqrt(2 * np.pi)))
+    log_q = -(x**2) / (2 * noise**2)
+    log_p = np.logaddexp(np.log1p(-rate) + log_q, np.log(rate) - (x - 1) ** 2 / (2 * noise**2))
+    orders = np.array([1.5, 2.5, 4.2, 7.9])
+    got = nodes.DpSgd(noise, rate, 1).rdp(orders)
+    for a, value in zip(orders, got, strict=True):
+        exact = renyi(log_p, log_q, weight, a)
+        # the chord to D_1 = 0 is the worst below order 2: there it says D_2, 4 / 3 of D_1.5
+        assert exact * (1 - 1e-4) - 2e-12 <= value <= exact * 1.36 + 2e-12  # the quadrature adds up numbers near 1
+    assert np.all(np.diff(nodes.DpSgd(noise, rate, 1).rdp(np.array([1.5, 2.0, 2.5, 3.0, 3.5, 4.0]))) >= -1e-15)
+
+
 @pytest.mark.parametrize("noise", [0.6, 1.0, 4.0])
 def test_replace_rdp_is_above_quadrature_and_close(noise):
     rate = 0.05
