@@ -7,26 +7,43 @@ choices exactly: first for one mechanism, then for a target, and at last it asks
 """
 
 # %%
-# One run adds Gaussian noise of multiplier 3: epsilon 1.27 at delta 1e-5. Every row below tries settings until
-# the best one is expected at the 90 % quantile of all settings; the last column is what the whole search costs.
+# Four distributions with the same mean of 10 tries. They differ in how often they make one try only, in how long the
+# longest searches get, and in what the tries buy: the share of all settings that the best try can be expected to beat.
 import time
 
-import matplotlib.pyplot as plt
-import numpy as np
 
 from skdptune.accounting import PrivacyCurve, best_of, optimal_run_count, plan
-from skdptune.run_counts import Geometric, Poisson, TruncatedNegativeBinomial
+from skdptune.displays import PlanDisplay, RunCountDisplay
+from skdptune.run_counts import Geometric, Logarithmic, Poisson, TruncatedNegativeBinomial
 
 start = time.perf_counter()
-single = PrivacyCurve.gaussian(3.0)
-delta = 1e-5
-table = plan(single, None, delta, expected_quantile=0.9)
-print(table)
+RunCountDisplay.from_run_count(
+    {
+        "logarithmic": Logarithmic(10),
+        "geometric": Geometric(10),
+        "negative binomial, eta 2": TruncatedNegativeBinomial(10, 2),
+        "Poisson": Poisson(10),
+    }
+)
 
 # %%
-# A logarithmic K needs 2,000 runs for that quantile and Poisson pays most for each of its few; the truncated
-# negative binomial with eta between 1 and 2 is the best of those with a name. The last row is better than all of
-# them: the distribution of K is itself optimised. With a cap on the 99 % runtime the choice changes:
+# What they cost is another matter. One run adds Gaussian noise of multiplier 3: epsilon 1.27 at delta 1e-5. Each
+# marker is a whole search, priced exactly, with means from 1.5 to 60: to the left is cheaper, higher is better. For few
+# tries the negative binomials win, for many tries the geometric one; Poisson pays most for each of its few.
+single = PrivacyCurve.gaussian(3.0)
+delta = 1e-5
+display = PlanDisplay.from_curve(single, delta)
+assert all(row["search_epsilon"] >= single.epsilon(delta) for row in display.rows)
+
+# %%
+# The question turned round: settle for the 90 % quantile, and ask what that costs. The table's last two rows are
+# searched for: the best truncated negative binomial, and the best distribution of all.
+table = plan(single, None, delta, expected_quantile=0.9)
+print(table)
+PlanDisplay.from_plan(table, delta=delta, relation=single.relation)
+
+# %%
+# A logarithmic K needs 2,000 runs for that quantile. With a cap on the 99 % runtime the choice changes:
 print(plan(single, None, delta, expected_quantile=0.9, max_runs_99=30))
 
 # %%
@@ -41,6 +58,8 @@ budget = plan(
 )
 print(budget)
 print("best:", budget.best["distribution"], f"leaves {budget.best['single_run_epsilon']:.3f} for one run")
+display = PlanDisplay.from_plan(budget, delta=delta)
+display.ax_.set_title("What a search of epsilon 2.2 leaves for each run")
 
 # %%
 # The optimal distribution is a run count like any other: it can be saved as JSON, given as ``n_iter``, and priced.
@@ -51,13 +70,9 @@ print(f"mean {best.mean:.2f}, 99 % of searches within {best.quantile(0.99)} runs
 assert high <= best_of(single, TruncatedNegativeBinomial(16.2, 2)).epsilon(delta)
 
 # %%
-# Where it puts its runs, beside the named distribution of the same mean and quantile.
-figure, axes = plt.subplots(figsize=(7, 4))
-runs = np.arange(1, 61)
-for label, k in (("optimal", best), ("negative binomial, eta 2", TruncatedNegativeBinomial(16.2, 2))):
-    axes.step(runs, 1 - np.asarray(k.sf(runs)), where="post", label=label)
-axes.set(xlabel="number of runs k", ylabel="P(K <= k)", title="Two searches with expected quantile 0.9")
-axes.legend()
-figure.tight_layout()
-figure.savefig("choosing_run_count.png", dpi=120)
+# Where it puts its runs, beside the named distribution of the same mean and quantile: a few tries or rather many.
+display = RunCountDisplay.from_run_count(
+    {"optimal": best, "negative binomial, eta 2": TruncatedNegativeBinomial(16.2, 2)}, max_runs=60
+)
+display.figure_.savefig("choosing_run_count.png", dpi=120)
 print(f"figure: choosing_run_count.png; {time.perf_counter() - start:.0f} s in all")

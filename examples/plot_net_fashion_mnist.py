@@ -4,7 +4,8 @@ A convolutional net on Fashion-MNIST
 
 A small convolutional net with bounded activations (Papernot et al. 2020, arXiv 2007.14191v1) is tuned on Fashion-MNIST,
 60,000 images of clothes. The images come from Debian's package ``dataset-fashion-mnist``; without it the example uses
-the digits that scikit-learn ships, so that it runs anywhere. It trains on a GPU where there is one.
+the digits that scikit-learn ships, so that it runs anywhere. For a GPU see
+:ref:`sphx_glr_auto_examples_plot_net_gpu.py`.
 """
 
 # %%
@@ -66,11 +67,7 @@ class Images(nn.Module):
         return self.layers(x.reshape(-1, 1, self.side, self.side))
 
 
-device = "cuda" if torch.cuda.is_available() else "cpu"
-print(f"training on {device}" + ("" if device == "cuda" else ": no GPU was found, so this takes a little longer"))
-net = DPNeuralNetClassifier(
-    Images, module__side=side, expected_batch_size=256, max_epochs=10, physical_batch_size=512, device=device
-)
+net = DPNeuralNetClassifier(Images, module__side=side, expected_batch_size=256, max_epochs=10, physical_batch_size=512)
 
 # %%
 # The space follows the rules of thumb of the literature, from the public number of rows. The target is that of the

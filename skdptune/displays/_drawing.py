@@ -1,0 +1,164 @@
+"""What all displays share: axes, styles that need no colour, labels, numbers rounded to the private side.
+
+matplotlib is imported inside the functions, so that displays can be imported without it.
+"""
+
+import math
+import warnings
+
+import numpy as np
+
+from skdptune._exceptions import MissingDependencyError
+
+__all__ = [
+    "HAIRLINE",
+    "STYLES",
+    "axes_for",
+    "foreground",
+    "legend_for",
+    "number",
+    "one_line",
+    "pyplot",
+    "room",
+    "round_down",
+    "round_up",
+    "style_for",
+    "tighten",
+    "titled",
+]
+
+# Colours tell apart under the common kinds of colour blindness and have a contrast of 3 or more on white and on
+# black; each comes with its own dash pattern and marker, so none is needed to read a figure.
+STYLES = (
+    {"color": "#0072b2", "linestyle": "-", "marker": "o"},
+    {"color": "#d55e00", "linestyle": "--", "marker": "s"},
+    {"color": "#00906a", "linestyle": "-.", "marker": "^"},
+    {"color": "#c0629a", "linestyle": ":", "marker": "D"},
+    {"color": "#808080", "linestyle": (0, (7, 2)), "marker": "v"},
+    {"color": "#a8741a", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "marker": "P"},
+    {"color": "#6a7fd6", "linestyle": (0, (1, 3)), "marker": "X"},
+)
+HAIRLINE = {"linestyle": (0, (2, 2)), "linewidth": 0.8, "alpha": 0.7}
+_COMMON = {"markersize": 5, "linewidth": 1.6}
+_OURS = "skdptune"  # group id of the lines that displays drew: the next ones continue the cycle of styles
+
+
+def pyplot(caller):
+    """Return matplotlib.pyplot, or raise naming ``caller`` and the repair."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{caller} requires matplotlib. Install it with `pip install matplotlib` or `pip install skdptune[plot]`."
+        ) from error
+    return plt
+
+
+def axes_for(caller, ax):
+    """Return ``ax``, or the axes of a new figure."""
+    plt = pyplot(caller)
+    return plt.subplots()[1] if ax is None else ax
+
+
+def foreground(ax):
+    """Return the colour of the axes' text: dark on light figures, light on dark ones."""
+    return ax.xaxis.label.get_color()
+
+
+def style_for(ax, kwargs=None, **changes):
+    """Return keyword arguments for the next line on ``ax``: an unused colour, dash pattern and marker together.
+
+    ``kwargs`` wins over ``changes``, both win over the cycle; short names such as ``lw`` are understood.
+    """
+    from matplotlib import cbook
+    from matplotlib.lines import Line2D
+
+    used = sum(line.get_gid() == _OURS for line in ax.get_lines())
+    style = {**_COMMON, **STYLES[used % len(STYLES)], "markevery": 0.12, "gid": _OURS, **changes}
+    # the second time round, hollow markers tell the lines from those of the first
+    style["markerfacecolor"] = "none" if (used // len(STYLES)) % 2 else style["color"]
+    given = cbook.normalize_kwargs(kwargs or {}, Line2D)
+    if "color" in given and "markerfacecolor" not in given:
+        style["markerfacecolor"] = given["color"]
+    return {**style, **given}
+
+
+def one_line(ax, x, y, label, kwargs=None, **changes):
+    """Draw one line in the next style; infinite and undefined points are left out without a warning."""
+    y = np.where(np.isfinite(y), y, np.nan)
+    x = np.where(np.isfinite(x), x, np.nan)
+    return ax.plot(x, y, label=label, **style_for(ax, kwargs, **changes))[0]
+
+
+def room(ax):
+    """Return width and height of the axes in inches."""
+    box = ax.get_window_extent()
+    return box.width / ax.figure.dpi, box.height / ax.figure.dpi
+
+
+def titled(ax, title):
+    """Write a title, unless the caller has set one."""
+    if not ax.get_title():
+        ax.set_title(title, fontsize="medium" if room(ax)[0] > 2.5 else "x-small")
+
+
+def legend_for(ax, wanted=True, **kwargs):
+    """Draw a legend with handles long enough to show dash and marker; none where it would hide the figure."""
+    width, height = room(ax)
+    if not wanted or width < 2 or height < 1.3 or not ax.get_legend_handles_labels()[1]:
+        return None
+    size = "small" if min(width, 1.3 * height) > 3.2 else "x-small"
+    return ax.legend(**{"handlelength": 3.2, "fontsize": size, "framealpha": 0.85, "loc": "best", **kwargs})
+
+
+def tighten(figure):
+    """Lay out a figure that a display has made; too small a figure stays as it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # matplotlib warns where there is no room for margins
+        figure.tight_layout()
+
+
+def round_up(value, digits=3):
+    """Return ``value`` as text with ``digits`` decimals, never smaller than it is.
+
+    Examples
+    --------
+    >>> round_up(1.8361), round_up(float("inf"))
+    ('1.837', 'inf')
+    """
+    return _rounded(value, digits, math.ceil)
+
+
+def round_down(value, digits=3):
+    """Return ``value`` as text with ``digits`` decimals, never larger than it is.
+
+    Examples
+    --------
+    >>> round_down(0.8999)
+    '0.899'
+    """
+    return _rounded(value, digits, math.floor)
+
+
+def _rounded(value, digits, towards):
+    if not math.isfinite(value):
+        return str(value)
+    scale = 10**digits
+    steps = value * scale
+    nearest = round(steps)
+    # a number that has this few decimals stays what it is
+    steps = nearest if math.isclose(steps, nearest, rel_tol=1e-12) else towards(steps)
+    return f"{steps / scale:.{digits}f}"
+
+
+def number(value):
+    """Return a number that was given by the caller as short text, e.g. a delta.
+
+    Examples
+    --------
+    >>> number(1e-5), number(0.01), number(10.0)
+    ('1e-5', '0.01', '10')
+    """
+    text = f"{value:.4g}"
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}" if exponent else text

@@ -1,0 +1,96 @@
+"""Where a display's numbers come from: curves, searches, and what a search has spent."""
+
+import math
+
+import numpy as np
+
+from skdptune._exceptions import PricingError
+from skdptune._validation import check_instance, invalid_type, invalid_value
+from skdptune.accounting import PrivacyCurve, best_of
+from skdptune.accounting._exact import exact_delta
+from skdptune.accounting.selection import SelectedCurve
+
+__all__ = ["closed_form_of", "closed_form_spent", "common_relation", "default_delta", "lower_bound", "named_curves"]
+__all__ += ["spent_by"]
+
+
+def named_curves(curve, name):
+    """Return {name: curve} of one curve or of a mapping of curves, all of one relation."""
+    if isinstance(curve, PrivacyCurve):
+        return {name or ("whole search" if isinstance(curve, SelectedCurve) else "mechanism"): curve}
+    if not hasattr(curve, "items"):
+        advice = "Pass e.g. PrivacyCurve.gaussian(3.0), or {'small noise': ..., 'large noise': ...}."
+        raise invalid_type("curve", "a PrivacyCurve or a mapping of names to them", curve, advice)
+    curves = {str(key): value for key, value in curve.items()}
+    if not curves:
+        raise invalid_value("curve", "a mapping of at least one name to a PrivacyCurve", curve)
+    for value in curves.values():
+        check_instance("curve", value, PrivacyCurve, "a mapping of names to PrivacyCurve objects")
+    return curves
+
+
+def common_relation(curves):
+    """Return the relation of all curves; curves of two relations may not share a figure."""
+    return PrivacyCurve.worst(list(curves)).relation
+
+
+def spent_by(estimator, n_samples=None):
+    """Return the PrivacySpent of a search: after fit what it spent, before it what it will cost."""
+    if hasattr(estimator, "curve") and hasattr(estimator, "single_run"):
+        return estimator
+    if hasattr(estimator, "privacy_spent_"):
+        return estimator.privacy_spent_
+    if not hasattr(estimator, "privacy_cost"):
+        advice = "Curves of other mechanisms are drawn by from_curve."
+        raise invalid_type("estimator", "a PrivateRandomSearchCV or a PrivacySpent", estimator, advice)
+    return estimator.privacy_cost(n_samples=n_samples)
+
+
+def default_delta(n_samples):
+    """Return the largest power of ten that is at most 1 / (10 n_samples); 1e-6 where n is private."""
+    if not n_samples:
+        return 1e-6
+    power = math.floor(-math.log10(10 * n_samples) + 1e-12)
+    return float(f"1e{power}")
+
+
+def closed_form_of(curve):
+    """Return the curve that the literature's closed forms give for a search, or None."""
+    if not isinstance(curve, SelectedCurve):
+        return None
+    try:
+        return best_of(curve.single_run, curve.run_count, method="closed_form")
+    except PricingError:
+        return None
+
+
+def closed_form_spent(spent):
+    """Return the same for a whole search, the dearest kind of row and the refit included, or None."""
+    try:
+        priced = [best_of(row, spent.run_count, method="closed_form") for row in spent.row_curves]
+    except PricingError:
+        return None
+    if not priced:
+        return None
+    return PrivacyCurve.worst([each if spent.refit is None else each + spent.refit for each in priced])
+
+
+def lower_bound(single_runs, run_count, epsilons):
+    """Return deltas below which no analysis can go that knows a search by its single run's pair only.
+
+    Parameters
+    ----------
+    single_runs : sequence of PrivacyCurve
+        One run for each kind of row; the search is at least as dear as the dearest of them.
+    run_count : RunCount
+    epsilons : ndarray of shape (n,), in nats
+
+    Returns
+    -------
+    ndarray of shape (n,) or None
+        Rounded down; None where no dominating pair is known.
+    """
+    pairs = [curve.pair for curve in single_runs]
+    if any(pair is None for pair in pairs) or not pairs or not math.isfinite(run_count.mean):
+        return None
+    return np.array([max(exact_delta(pair, run_count, float(e)).lower for pair in pairs) for e in epsilons])
