@@ -8,6 +8,7 @@ Reading order, top down:
 4. :mod:`skdptune.scoring` -- scores of private rows, with exact integer noise.
 5. :mod:`skdptune.candidates` -- what an estimator must say about itself to be searched.
 6. :mod:`skdptune.ledger` -- budgets across searches.
+7. :mod:`skdptune.report` and :mod:`skdptune.displays` -- what people file and look at.
 
 Everything loads at its first use: ``import skdptune`` alone costs nothing.
 """
@@ -55,7 +56,22 @@ _HOMES = {
     "best_of": "accounting",
 }
 
-__all__ = ["PrivacyCurve", "PrivacySpent", "PrivateRandomSearchCV", "SkdptuneError", "best_of", *_MODULES]
+__all__ = [
+    "PrivacyCurve",
+    "PrivacySpent",
+    "PrivateRandomSearchCV",
+    "SkdptuneError",
+    "accounting",
+    "best_of",
+    "candidates",
+    "displays",
+    "exceptions",
+    "ledger",
+    "model_selection",
+    "report",
+    "run_counts",
+    "scoring",
+]
 
 
 def __getattr__(name):
