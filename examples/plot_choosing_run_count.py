@@ -11,7 +11,6 @@ choices exactly: first for one mechanism, then for a target, and at last it asks
 # longest searches get, and in what the tries buy: the share of all settings that the best try can be expected to beat.
 import time
 
-
 from skdptune.accounting import PrivacyCurve, best_of, optimal_run_count, plan
 from skdptune.displays import PlanDisplay, RunCountDisplay
 from skdptune.run_counts import Geometric, Logarithmic, Poisson, TruncatedNegativeBinomial

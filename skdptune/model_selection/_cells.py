@@ -111,7 +111,7 @@ class Cells:
         """
         deaths = 0 if store is None else store.mark(position).deaths
         while deaths <= RETRIES:
-            if store is not None and store.start(position).final:
+            if store is not None and not store.start(position):
                 return over(position)
             try:
                 return self._once(position, seed)

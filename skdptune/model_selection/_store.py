@@ -163,8 +163,15 @@ class Store:
             return new
 
     def start(self, position):
-        """Write down that a run begins."""
-        return self._update(position, lambda m: m if m.final else Mark(RUNNING, m.starts + 1, m.deaths, m.finishes))
+        """Write down that a run begins; return False if it must not, because it is over and its record was kept."""
+
+        def begin(mark):
+            return mark if self._is_over(mark) else Mark(RUNNING, mark.starts + 1, mark.deaths, mark.finishes)
+
+        return not self._is_over(self._update(position, begin))
+
+    def _is_over(self, mark):
+        return mark.final and self.ref.keeps_best
 
     def excuse(self, position):
         """Take back a start that ended through no fault of the run's own (Ctrl-C, a neighbour's death)."""

@@ -24,15 +24,13 @@ import mmap
 import os
 import pickle
 import secrets
-import sys
 import threading
 import time
 
-import numpy as np
-import scipy.sparse
 from joblib.parallel import get_active_backend
 
 from skdptune._exceptions import TransportError
+from skdptune.model_selection._read_only import own, size_of
 
 try:
     # joblib before 1.6 has a copy of its own. It must be the one that loky sends results with, which knows again
@@ -156,6 +154,8 @@ class _Dask(_Shipment):
     and would send them again. A worker keeps the object in the cache of this module instead.
     """
 
+    PATIENCE = 120.0  # seconds without any worker
+
     def __init__(self, payload, folder, backend):
         super().__init__(payload, folder, backend)
         self.client = backend.client
@@ -178,6 +178,12 @@ class _Dask(_Shipment):
 
     def _scatter(self):
         parcel = _Parcel(self.payload)
+        try:
+            self.client.wait_for_workers(1, timeout=self.PATIENCE)
+        except TimeoutError:
+            raise TransportError(
+                f"dask has had no worker for {self.PATIENCE:.0f} s. Start some; look at the logs of workers that end early."
+            ) from None
         try:
             # straight to the workers: the scheduler never holds a row
             return self.client.scatter(parcel, broadcast=True, hash=False, direct=True)
@@ -261,6 +267,14 @@ _KINDS = {
 # ---------------------------------------------------------------------- in a worker
 
 
+class _Entry:
+    """A payload, or the right to make it."""
+
+    def __init__(self, path):
+        self.path, self.payload, self.ready, self.used = path, None, False, time.monotonic()
+        self.lock = threading.Lock()
+
+
 class _Cache:
     """What this process has loaded, by token.
 
@@ -276,14 +290,10 @@ class _Cache:
         self._renew()
 
     def _renew(self):
-        self.lock = threading.RLock()
+        self.lock = threading.Lock()  # never held while anything is loaded: a cluster's event loop comes by, too
         self.adopted = {}
-        self.entries = {}  # token -> [payload, path or None, time of last use]
+        self.entries = {}
         self.watching = False
-
-    def keep(self, token, payload):
-        """Take what another part of this process has loaded already."""
-        self.get(token, lambda: payload)
 
     def after_fork(self):
         """In a forked child: locks may be held by threads that are gone; what was adopted stays."""
@@ -292,27 +302,45 @@ class _Cache:
         self.adopted = adopted
 
     def adopt(self, token, payload):
+        """In the parent: the objects themselves."""
         self.adopted[token] = payload
 
     def forget(self, token):
+        """Let go of a payload."""
         self.adopted.pop(token, None)
-        self.entries.pop(token, None)
+        with self.lock:
+            self.entries.pop(token, None)
+
+    def keep(self, token, payload):
+        """Take what another part of this process has loaded already."""
+        entry = self._entry(token, None)
+        if entry.lock.acquire(blocking=False):  # else a try is loading it
+            entry.payload, entry.ready = payload, True
+            entry.lock.release()
 
     def get(self, token, make, path=None):
         """Return the payload of ``token``, made by ``make()`` unless it is here already."""
         if token in self.adopted:
             return self.adopted[token]
-        with self.lock:  # also while loading: threads of one worker share one copy
+        entry = self._entry(token, path)
+        with entry.lock:  # threads of one worker share one copy
+            if not entry.ready:
+                entry.payload = make()  # if this raises, the next one tries again
+                entry.ready = True
+            return entry.payload
+
+    def _entry(self, token, path):
+        with self.lock:
             entry = self.entries.get(token)
             if entry is None:
                 while len(self.entries) >= self.LIMIT:
-                    del self.entries[min(self.entries, key=lambda known: self.entries[known][2])]
-                entry = self.entries[token] = [make(), path, 0.0]
-            entry[2] = time.monotonic()
+                    del self.entries[min(self.entries, key=lambda known: self.entries[known].used)]
+                entry = self.entries[token] = _Entry(path)
+            entry.used = time.monotonic()
             if not self.watching:
                 self.watching = True
                 threading.Thread(target=self._watch, name="skdptune-shipments", daemon=True).start()
-            return entry[0]
+            return entry
 
     def _watch(self):
         while True:
@@ -324,8 +352,8 @@ class _Cache:
                     return
 
     def _drop_ended(self, now):
-        for token, (_, path, used) in list(self.entries.items()):
-            if now - used > self.IDLE or (path is not None and not os.path.exists(path)):
+        for token, entry in list(self.entries.items()):
+            if now - entry.used > self.IDLE or (entry.path is not None and not os.path.exists(entry.path)):
                 del self.entries[token]
 
 
@@ -363,13 +391,18 @@ class _DaskTicket(_Ticket):
     portable = False
 
     def _make(self):
-        from distributed import Future, get_client
+        from distributed import get_worker
+        from distributed.utils import sync
 
-        client = get_client()  # of the worker that runs this
-        future = Future(self.source, client)
-        if not any(client.who_has([future]).values()):
-            raise RowsLostError("the rows have gone with the last worker that held them")
-        return future.result().load()
+        # Not by a client's future: a client that has only just started in a worker was seen to wait for ever.
+        worker, keys = get_worker(), [self.source]
+        for _ in range(10):  # dask may drop a copy before it is looked at
+            if self.source in worker.data:
+                return worker.data[self.source].load()
+            if not any(sync(worker.loop, worker.scheduler.who_has, keys=keys).values()):
+                break
+            sync(worker.loop, worker.scheduler.replicate, keys=keys, workers=[worker.address], n=1)
+        raise RowsLostError("the rows have gone with the last worker that held them")
 
 
 def _keep(token, key, dask_worker=None):
@@ -420,7 +453,7 @@ class _Parcel:
         return self.payload
 
     def __sizeof__(self):
-        return 1000 + _size_of(self.payload)  # dask plans transfers by it
+        return 1000 + size_of(self.payload)  # dask plans transfers by it
 
 
 # ---------------------------------------------------------------------- files
@@ -478,74 +511,6 @@ def load_payload(path):
         # the map outlives the file's name
         whole = memoryview(mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ) if length else b"")
     return pickle.loads(head, buffers=[whole[start : start + size] for start, size in spans])
-
-
-# ---------------------------------------------------------------------- rows that nobody can change
-
-
-def own(value):
-    """Return ``value`` such that no try can change it for another: read-only, or a cheap copy.
-
-    Parameters
-    ----------
-    value : ndarray, sparse matrix, DataFrame, Series or anything else
-        Arrays become read-only views and sparse matrices get read-only parts, without a copy. Tables are
-        copied, lazily where pandas can. Anything else is returned as it is.
-    """
-    if isinstance(value, np.ndarray):
-        return _read_only(value)
-    if scipy.sparse.issparse(value):
-        return _read_only_sparse(value)
-    if hasattr(value, "iloc") and hasattr(value, "copy"):
-        return value.copy(deep=not _pandas_copies_on_write())
-    return value
-
-
-def _read_only(array):
-    if not array.flags.writeable:
-        return array
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def _read_only_sparse(matrix):
-    twin = matrix.copy() if matrix.format not in ("csr", "csc", "bsr", "coo") else _shallow(matrix)
-    for name in ("data", "indices", "indptr", "coords"):
-        part = getattr(twin, name, None)
-        if isinstance(part, np.ndarray):
-            setattr(twin, name, _read_only(part))
-        elif isinstance(part, tuple):
-            setattr(twin, name, tuple(_read_only(each) for each in part))
-    return twin
-
-
-def _shallow(matrix):
-    twin = type(matrix).__new__(type(matrix))
-    twin.__dict__.update(matrix.__dict__)
-    return twin
-
-
-def _pandas_copies_on_write():
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and int(pandas.__version__.split(".")[0]) >= 3
-
-
-def _size_of(value, depth=3):
-    """Return about how many bytes the arrays in ``value`` hold."""
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if scipy.sparse.issparse(value):
-        return sum(_size_of(part) for part in vars(value).values())
-    if hasattr(value, "memory_usage"):
-        return int(np.sum(value.memory_usage()))
-    if depth == 0:
-        return 0
-    if isinstance(value, (list, tuple)):
-        return sum(_size_of(part, depth - 1) for part in value)
-    if hasattr(value, "__dataclass_fields__"):
-        return sum(_size_of(part, depth - 1) for part in vars(value).values())
-    return 0
 
 
 # ---------------------------------------------------------------------- dead workers

@@ -39,7 +39,7 @@ def run_task(ticket, position, seed, floor):
         with _OWN.cells(plan, data) as cells:
             record = cells.run(position, seed, store)
     else:
-        if store is not None and store.start(position).final:
+        if store is not None and not store.start(position):
             return over(position)
         record = one_run(plan, data, seed, position)
     leave_if_orphaned()  # another process may have taken the search over

@@ -274,7 +274,8 @@ class PrivateScorer(BaseEstimator):
         return float(self.minimum + (self.maximum - self.minimum) * share)
 
     def _sanitised(self, estimator, X, y):
-        n_rows = np.shape(y)[0]  # X may be a dict of arrays
+        part = next(iter(X.values())) if type(X) is dict else X  # a dict of arrays, for nets
+        n_rows = part.shape[0] if hasattr(part, "shape") else len(part)
         scores = as_number_array("row_scores", self.row_scores(estimator, X, y))
         check_shape("row_scores", scores, (n_rows,))
         # NaN and both infinities are the worst score: an infinite score must not win.

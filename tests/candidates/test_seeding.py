@@ -16,7 +16,9 @@ from skdptune.candidates._seeding import (
     RunRandomState,
     clear_random_states,
     entropy_for,
+    hold_global_generators,
     isolated_global_generators,
+    params_of,
     random_state_names,
     set_random_states,
     strip_seeds,
@@ -200,3 +202,48 @@ def test_forked_workers_have_their_own_noise(nested):
     for worker in workers:
         worker.join()
     assert len(set(draws)) == 5
+
+
+def _holding_child(queue):
+    for _ in range(2):
+        hold_global_generators()
+    draws = []
+    for seed in (1, 2, 1):
+        np.random.seed(0)
+        with isolated_global_generators(seed):
+            draws.append((np.random.normal(), random.random()))
+    queue.put((draws, np.random.normal()))
+
+
+def test_runs_may_keep_the_generators_of_a_worker():
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    worker = context.Process(target=_holding_child, args=(queue,))
+    worker.start()
+    draws, later = queue.get()
+    worker.join()
+    assert draws[0] == draws[2] != draws[1]  # every run is reseeded all the same
+    assert later != np.random.RandomState(0).normal()  # what was there before is not put back
+
+
+class Own(BaseEstimator):
+    """Has its own idea of what its parameters are."""
+
+    def __init__(self, a=1):
+        self.a = a
+
+    def get_params(self, deep=True):
+        return {"a": self.a, "b": 2}
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [Holder(), Holder(inner=RBFSampler(gamma=2.0)), Holder(inner=RBFSampler), make_pipeline(RBFSampler()), Own()],
+    ids=["plain", "nested", "class", "pipeline", "own"],
+)
+def test_parameters_are_those_of_get_params(estimator):
+    for _ in range(2):  # the second time from memory
+        for deep in (False, True):
+            assert params_of(estimator, deep) == estimator.get_params(deep)
+    fresh = type(estimator)(**{**estimator.get_params(deep=False)}) if not isinstance(estimator, Own) else Own(5)
+    assert params_of(fresh) == fresh.get_params(deep=False)

@@ -1,5 +1,6 @@
 """Tries that hang, crash, eat memory or are killed: they rank last, and nobody else suffers for it."""
 
+import concurrent.futures
 import contextlib
 import ctypes
 import os
@@ -19,7 +20,7 @@ import pytest
 from skdptune import PrivateRandomSearchCV
 from skdptune._exceptions import AllRunsFailedError, CandidateRefusedError, RunFailedError
 from skdptune.accounting import PrivacyCurve
-from skdptune.model_selection import _cells, _engine
+from skdptune.model_selection import _cells, _dask_repairs, _engine, _runs, _store, _vault
 from skdptune.model_selection._search import Runner
 from skdptune.run_counts import Fixed
 from tests.candidates.toys import GaussianToy
@@ -340,6 +341,43 @@ def test_cells_draw_what_this_process_draws():
     there = search("none", run_timeout=60.0).fit(X, Y)
     assert here.best_estimator_.z_ == there.best_estimator_.z_ and here.best_score_ == there.best_score_
     assert b"z_" in pickle.dumps(there)
+
+
+def test_a_finished_try_whose_record_was_lost_is_run_again_unless_it_was_kept(tmp_path):
+    record = _runs.RunRecord(0.5, 1, {}, None, position=0)
+    for keeps_best in (False, True):
+        folder = tmp_path / str(keeps_best)
+        folder.mkdir(mode=0o700)
+        vault = _vault.Vault(folder)
+        _store.Store.lay_out(vault, "token", 2)
+        store = _store.Store(_store.StoreRef(str(folder), "token", keeps_best), vault)
+        assert store.start(0)
+        store.finish(record)
+        assert store.start(0) is not keeps_best
+        store.close()
+
+
+class DaskDistributedBackend:
+    """As joblib's: nobody is told of a task that the scheduler has failed."""
+
+    cores = 1
+
+    def effective_n_jobs(self, n_jobs):
+        return self.cores
+
+    def submit(self, task, callback=None):
+        self.future = concurrent.futures.Future()
+        return self.future
+
+
+def test_errors_of_dask_are_heard_and_nothing_is_run_here():
+    backend, heard = DaskDistributedBackend(), []
+    with _dask_repairs.repaired(backend):
+        assert backend.effective_n_jobs(-1) == 2  # with 1, joblib would run the tasks in this process
+        backend.submit("task", heard.append).set_exception(KeyError("killed"))
+        backend.submit("task", heard.append).set_result("fine")
+    assert [type(error) for error in heard] == [KeyError]
+    assert backend.effective_n_jobs(-1) == 1 and "submit" not in vars(backend)
 
 
 # ---------------------------------------------------------------- Ctrl-C

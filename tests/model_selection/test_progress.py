@@ -202,14 +202,17 @@ def test_identities_differ_between_processes_and_survive_no_fork():
     os.waitpid(child, 0)
 
 
-def test_a_worker_with_the_number_of_the_parent_is_silenced(capfd):
+def test_a_worker_with_the_number_of_the_parent_is_silenced(capfd, monkeypatch):
     # process numbers repeat on other hosts
+    held = []
+    monkeypatch.setattr(_quiet, "hold_global_generators", lambda: held.append(1))  # for ever: not in this process
     with _quiet.quiet_worker("an identity from elsewhere"):
         print("a run speaks")
         os.write(1, b"a run speaks")
     assert capfd.readouterr().out == ""
     with _quiet.quiet_worker(_quiet.process_identity()):
         print("the parent")
+    assert len(held) == 1  # a worker's generators are the runs'; the parent's go back to the caller
     assert "the parent" in capfd.readouterr().out
 
 

@@ -98,6 +98,16 @@ def test_arrays_are_handed_out_without_a_copy():
     assert own("a list or anything else") == "a list or anything else"
 
 
+def test_parts_of_a_dictionary_and_lists_are_safe_too():
+    keyed = {"a": ROWS.copy()}
+    with pytest.raises(ValueError, match="read-only"):
+        own(keyed)["a"][0] = 7.0
+    own(keyed)["b"] = 1
+    texts = ["a", "b"]
+    own(texts).append("c")
+    assert list(keyed) == ["a"] and texts == ["a", "b"]
+
+
 def test_tables_of_an_old_pandas_are_copied(monkeypatch):
     monkeypatch.setattr(pd, "__version__", "2.2.3")
     frame = TABLES["DataFrame"]

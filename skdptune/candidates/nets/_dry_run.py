@@ -7,6 +7,7 @@ remembers.
 """
 
 import copy
+import functools
 import os
 import threading
 
@@ -34,7 +35,7 @@ _SCALES = (0.01, 1.0, 100.0)
 _STRANGE = (1e3, -1e3, 1e6, float("nan"), float("inf"))
 _RANDOM_LAYERS = (nn.modules.dropout._DropoutNd, nn.RReLU)
 _LOCK = threading.RLock()
-_ATTEMPTS = 5
+_ATTEMPTS = 10
 
 
 def _after_fork():
@@ -108,14 +109,15 @@ def _with_row(x, make):
 class _Rehearsal:
     def __init__(self, net, module, schema, task, row_loss):
         self.net, self.schema, self.task, self.row_loss = net, schema, task, row_loss
-        self.module = module.train()
+        module.train()
         self.dtype = dtype_of(module)
         generator = np.random.default_rng(0)
         with torch.no_grad():  # layers that start at zero would hide what passes through them
             for p in module.parameters():
                 if p.is_floating_point():
                     p.add_(0.1 * torch.from_numpy(generator.standard_normal(tuple(p.shape))).to(p.dtype))
-        self.pristine = copy.deepcopy(self.module)  # forward may leave behind what cannot be copied
+        self.pristine = module  # never run: forward may leave behind what cannot be copied
+        self.module = self._calmed()
         self.x, self.y = self._rows(generator), task.random(generator, _ROWS, self.dtype)
         self.x2, self.y2 = self._replaced(generator)
         self.kept = [i for i in range(_ROWS) if i != _CHANGED]
@@ -162,14 +164,20 @@ class _Rehearsal:
             outputs = module(**x) if isinstance(x, dict) else module(x)
         return outputs[0] if isinstance(outputs, tuple) else outputs
 
-    def _is_random(self, module):
-        return not torch.allclose(self._outputs(self.x, module), self._outputs(self.x, module, seed=1), equal_nan=True)
+    @functools.cached_property
+    def random(self):
+        """Whether forward draws random numbers of its own in training."""
+        return not torch.allclose(self._outputs(self.x), self._outputs(self.x, seed=1), equal_nan=True)
 
     def _calmed(self):
-        """Return a copy in training mode whose dropout layers let everything through."""
+        """Return a copy in training mode whose dropout layers let everything through.
+
+        torch's own treat every number, or every channel of a row, by itself; without them forward does not depend
+        on torch's global generator, which other threads share.
+        """
         module = copy.deepcopy(self.pristine)
         for layer in module.modules():
-            if isinstance(layer, _RANDOM_LAYERS):
+            if isinstance(layer, _RANDOM_LAYERS) and type(layer).__module__.startswith("torch.nn."):
                 layer.eval()
         return module
 
@@ -246,7 +254,7 @@ class _Rehearsal:
             )
 
     def _check_memory(self, first):
-        module = copy.deepcopy(self.pristine)
+        module = self._calmed()
         self._outputs(self.x2, module)
         again = self._outputs(self.x, module)
         if not torch.allclose(first, again, rtol=_RTOL, atol=_ATOL, equal_nan=True):
@@ -258,7 +266,7 @@ class _Rehearsal:
     def _check_alone(self):
         """A row must come out of a batch as it comes out alone, whatever the size of the batch."""
         module = self._calmed()
-        module = module.eval() if self._is_random(module) else module
+        module = module.eval() if self.random else module
         together = self._outputs(self.x, module)
         losses = self._losses(together, self.y)
         for i in range(_ROWS):
@@ -288,29 +296,28 @@ class _Rehearsal:
 
     def _check_gradients(self):
         """Row i's gradient must not notice row j, and must be the gradient of row i alone."""
-        a, b = self._gradients(self.module, self.x, self.y), self._gradients(self.module, self.x2, self.y2)
+        a, b = self._gradients(self.x, self.y), self._gradients(self.x2, self.y2)
         for left, right in zip(a, b, strict=True):
             self._same("gradient", left, right)
-        calm = self._calmed()
-        if not self._is_random(calm):
-            per_row = self._gradients(calm, self.x, self.y)
-            self._compare(per_row, [self._plain(calm, slice(i, i + 1), 0) for i in range(_ROWS)])
-        if self._is_random(self.module) and self.net.grad_sample_mode != "functorch":
+        if not self.random:
+            self._compare(a, [self._plain(slice(i, i + 1), 0) for i in range(_ROWS)])
+        elif self.net.grad_sample_mode != "functorch":
             # the same masks in the same batch; functorch draws its masks row by row
-            self._compare(a, [self._plain(self.module, slice(None), i) for i in range(_ROWS)])
+            self._compare(a, [self._plain(slice(None), i) for i in range(_ROWS)])
 
-    def _gradients(self, module, x, y):
+    def _gradients(self, x, y):
         """Return per-row gradients (per-row norms in the ghost mode)."""
-        count = sum(p.requires_grad for p in module.parameters())
+        count = sum(p.requires_grad for p in self.module.parameters())
         bounds, _ = clipping_bounds(self.net, count)
         x = _each(x, lambda part, _: part.clone())
-        with clipper(self.net.grad_sample_mode, module, self.row_loss, bounds, True) as clip, fixed_torch_seed(0):
+        with clipper(self.net.grad_sample_mode, self.module, self.row_loss, bounds, True) as clip, fixed_torch_seed(0):
             if isinstance(clip, GhostClipper):
                 return [clip.norms(x, y)[1]]
             return clip.gradients(x, y)
 
-    def _plain(self, module, rows, position):
+    def _plain(self, rows, position):
         """Return the gradients of one row's loss by plain differentiation, out of the batch ``rows``."""
+        module = self.module
         parameters = [p for p in module.parameters() if p.requires_grad]
         x = _each(slice_rows(self.x, rows), lambda part, _: part.clone())
         with fixed_torch_seed(0):

@@ -7,8 +7,8 @@ row's norm first and then one gradient of the weighted losses, in little memory.
 A row whose gradient is not finite, or for which the module raises an error, contributes zero: what it
 contributes is a function of the row alone, and training does not depend on whether it can be computed.
 
-Factors and sums are products element by element: a matrix product may run in 8 or 10 bits (autocast,
-``torch.set_float32_matmul_precision``, TF32), and a factor rounded up by one part in 256 breaks the bound.
+A matrix product may run in 8 or 10 bits (``torch.set_float32_matmul_precision``, TF32), and a factor rounded up
+by one part in 256 breaks the bound: where products are not exact, factors are multiplied in element by element.
 """
 
 import contextlib
@@ -146,8 +146,9 @@ class _Materialised(_Clipper):
             factors = [
                 _factor(bound * _MARGIN, norm) for bound, norm in zip(self.bounds, norms, strict=True)
             ]
+        exact = _products_are_exact(norms.device)
         return [
-            (g * factor[:, None]).sum(0).reshape(p.shape)
+            (factor @ g if exact else (g * factor[:, None]).sum(0)).reshape(p.shape)
             for factor, g, (_, p) in zip(factors, flat, self.named, strict=True)
         ]
 

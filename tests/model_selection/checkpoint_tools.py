@@ -1,0 +1,69 @@
+"""What the tests of checkpoints share: a search that Ctrl-C interrupts, and ways to look into its folder."""
+
+import os
+
+import numpy as np
+import pytest
+
+from skdptune import PrivateRandomSearchCV
+from skdptune.model_selection import _store, _vault
+from skdptune.run_counts import Fixed
+from tests.candidates.toys import GaussianToy
+
+X = np.arange(120.0).reshape(40, 3)
+Y = np.arange(40) % 2
+
+
+class Ledger:
+    """Counts charges and knows no tokens."""
+
+    def __init__(self):
+        self.charges = 0
+
+    def charge(self, spent, delta):
+        self.charges += 1
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class Interrupts(GaussianToy):
+    """Presses Ctrl-C in its n-th fit of this process."""
+
+    left = None
+
+    def fit(self, X, y=None):
+        if Interrupts.left is not None:
+            Interrupts.left -= 1
+            if Interrupts.left < 0:
+                Interrupts.left = None
+                raise KeyboardInterrupt
+        return super().fit(X, y)
+
+
+def search(folder, **params):
+    params = {"n_iter": Fixed(6), "random_state": 11, **params}
+    return PrivateRandomSearchCV(Interrupts(), {"s": [1.0, 2.0, 3.0]}, checkpoint=folder, **params)
+
+
+def interrupt(estimator, after=3, X=X, y=Y):
+    Interrupts.left = after
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(X, y)
+    Interrupts.left = None
+
+
+def outcome(estimator):
+    return estimator.best_params_, estimator.best_score_, estimator.best_estimator_.z_
+
+
+def marks(folder, count=6):
+    vault = _vault.Vault(folder)
+    store = _store.Store(_store.StoreRef(folder, "", True), vault)
+    found = dict(store.marks(count))
+    store.close()
+    return found
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])])}
