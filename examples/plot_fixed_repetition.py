@@ -7,10 +7,11 @@ k times the epsilon of one run, and not only in theory: this page lets it happen
 """
 
 # %%
-# One run answers a yes-no question by randomised response: it tells the truth with probability e^eps / (1 + e^eps). That
-# is epsilon-DP. Suppose "yes" is the better answer. The best of k runs is "no" only if all of them say "no", and that
-# happens with probability (e^eps / (1 + e^eps))^k if the truth is "no", and (1 / (1 + e^eps))^k if it is "yes": a
-# ratio of e^(k eps). Nothing was gained over paying for every run. Here it is, with intervals of 99 % confidence.
+# One run answers a yes-no question by randomised response: it tells the truth with probability
+# e^eps / (1 + e^eps). That is epsilon-DP. Suppose "yes" is the better answer. The best of k runs is "no" only if all of
+# them say "no", and that happens with probability (e^eps / (1 + e^eps))^k if the truth is "no", and
+# (1 / (1 + e^eps))^k if it is "yes": a ratio of e^(k eps). Nothing was gained over paying for every run. Here it is,
+# with intervals of 99 % confidence.
 import math
 import time
 
@@ -42,7 +43,8 @@ for k in (1, 2, 4, 6, 8):
     no, yes = all_say_no(k, "no"), all_say_no(k, "yes")
     least = math.log(surely(no, "at least") / surely(yes, "at most"))
     measured.append((k, math.log(no / yes), least))
-    print(f"best of {k}: measured log-ratio {math.log(no / yes):.3f}, surely at least {least:.3f}; k * epsilon = {k * epsilon}")
+    print(f"best of {k}: log-ratio measured {math.log(no / yes):.3f}, surely at least {least:.3f}; "
+          f"k * epsilon = {k * epsilon}")
     assert least <= k * epsilon  # composition is an upper bound, so no honest measurement exceeds it
 
 # %%
@@ -74,8 +76,8 @@ for name, eta in (("geometric", 1), ("logarithmic", 0)):
 # number has no such ceiling until the event itself becomes rarer than delta.
 #
 # A fixed number of tries does find better settings than a random one of the same mean: it is never unlucky with the
-# number. The right panel asks what that is worth. For the same expected quantile of the best try, k / (k + 1) for a fixed
-# k, it is dearer by a factor that grows with k.
+# number. The right panel asks what that is worth. For the same expected quantile of the best try, k / (k + 1) for a
+# fixed k, it is dearer by a factor that grows with k.
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6))
 styles = (("o", "-", "#d55e00"), ("D", ":", "#c0629a"), ("s", "--", "#00906a"), ("^", "-.", "#0072b2"))
 for (name, row), (marker, dash, colour) in zip(prices.items(), styles, strict=True):

@@ -41,8 +41,8 @@ print(f"accuracy on held-out rows (noisy): {search.best_score_:.3f}")
 print(search.privacy_spent_)
 
 # %%
-# One figure for the report: which delta holds at which epsilon, for one run and for the whole search, what a closed form
-# would have charged, and how low any price could go at best.
+# One figure for the report: which delta holds at which epsilon, for one run and for the whole search, what a closed
+# form would have charged, and how low any price could go at best.
 from skdptune.displays import PrivacyProfileDisplay
 
 display = PrivacyProfileDisplay.from_estimator(search, delta=1e-6)

@@ -12,7 +12,8 @@ well anybody could tell.
 # %%
 # Two worlds. In both there are 48 rows: 20 positive ones around (6.42, -9.17), 20 negative ones around (7.86, -3.36),
 # and eight more negative ones. In the first world those eight are ordinary; in the second they are outliers at
-# (7.9, -8.0), next to the positive cloud. An attacker who knows all this sees the published alpha, and guesses the world.
+# (7.9, -8.0), next to the positive cloud. An attacker who knows all this sees the published alpha and guesses the
+# world.
 import time
 
 import matplotlib.pyplot as plt
@@ -55,9 +56,9 @@ for world, chosen in plain.items():
     print(f"outliers {world!s:<5}", {f"{v:.2g}": int(c) for v, c in zip(values, counts, strict=True)})
 
 # %%
-# Now a private candidate of the same kind: a few noisy gradient steps on the hinge loss. Every row's gradient has a norm
-# of at most 1, because rows are scaled with public numbers, and Gaussian noise is added to their sum. ``alpha``
-# changes nothing about the cost, and the noise is chosen for a strong promise: each of the eight is one row.
+# Now a private candidate of the same kind: a few noisy gradient steps on the hinge loss. Every row's gradient has a
+# norm of at most 1, because rows are scaled with public numbers and clipped, and Gaussian noise is added to their sum.
+# ``alpha`` changes nothing about the cost, and the noise is chosen for a strong promise: each of the eight is one row.
 
 
 class NoisyHinge(ClassifierMixin, BaseEstimator):

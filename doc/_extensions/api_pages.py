@@ -74,7 +74,10 @@ def write_pages(app, config):
     folder.mkdir(exist_ok=True)
     modules = {name: module for name in MODULES if (module := _import(name)) is not None}
     _homes(modules)
-    wanted = {f"{name}.rst" for name in modules} | {f"{home}.rst" for home in _HOME.values()}
+    for name in set(MODULES) - set(modules):  # the build lacks a library that this part needs
+        lines = (name, "=" * len(name), "", f"Not shown: this site was built without what ``{name}`` needs.", "")
+        (folder / f"{name}.rst").write_text("\n".join(lines))
+    wanted = {f"{name}.rst" for name in MODULES} | {f"{home}.rst" for home in _HOME.values()}
     for page in folder.glob("*.rst"):
         if page.name not in wanted:
             page.unlink()

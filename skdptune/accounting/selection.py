@@ -146,7 +146,7 @@ class SelectedCurve(PrivacyCurve):
         if np.ndim(epsilon) > 0:
             return np.array([self.delta(float(value)) for value in np.asarray(epsilon)])
         epsilon = check_real("epsilon", epsilon, low=0, allow_inf=True)
-        return float(self.node.delta(min(epsilon, 1e6)))  # what holds there holds beyond
+        return float(self.node.delta(epsilon))
 
     def to_relation(self, relation):
         """Return the cost of the search under a relation that its own implies."""
@@ -248,7 +248,7 @@ class Selected(Mechanism):
 
     def delta(self, epsilon):
         """Least delta over the bounds in use at ``epsilon`` (a float)."""
-        return self._least("delta", float(epsilon))
+        return self._least("delta", min(float(epsilon), 1e6))  # what holds there holds beyond
 
     def _least(self, question, at):
         memory = self._memory

@@ -87,6 +87,8 @@ def one_line(ax, x, y, label, kwargs=None, **changes):
     """Draw one line in the next style; infinite and undefined points are left out without a warning."""
     y = np.where(np.isfinite(y), y, np.nan)
     x = np.where(np.isfinite(x), x, np.nan)
+    if not np.any(np.isfinite(x + y)):
+        changes["markevery"] = None  # matplotlib cannot space the markers of nothing
     return ax.plot(x, y, label=label, **style_for(ax, kwargs, **changes))[0]
 
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-__all__ = ["fill_profile", "fill_rdp", "profile_points", "rdp_points"]
+__all__ = ["asked_deltas", "fill_profile", "fill_rdp", "profile_points", "rdp_points"]
 
 
 def profile_points(curve, *, delta_min=1e-10, n_points=33, per_segment=16):
@@ -55,6 +55,11 @@ def profile_points(curve, *, delta_min=1e-10, n_points=33, per_segment=16):
         end = 1.3 * epsilons[-1] + 0.2
         return np.append(epsilons, end), np.append(deltas, min(curve.delta(end), deltas[-1]))
     return epsilons, deltas
+
+
+def asked_deltas(epsilon, delta, n_points, per_segment=16):
+    """Return the deltas that :func:`profile_points` asked the curve for, of what it returned."""
+    return delta[: (n_points - 1) * per_segment + 1 : per_segment][:n_points]
 
 
 def fill_profile(epsilon, delta, per_segment):

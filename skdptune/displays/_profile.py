@@ -8,7 +8,7 @@ from skdptune._validation import check_real
 from skdptune.accounting.selection import SelectedCurve
 from skdptune.displays import _drawing as drawing
 from skdptune.displays import _sources as sources
-from skdptune.displays._points import profile_points
+from skdptune.displays._points import asked_deltas, profile_points
 
 __all__ = ["PrivacyProfileDisplay"]
 
@@ -32,7 +32,8 @@ class PrivacyProfileDisplay:
     marks : dict of str to float, optional
         Epsilon of each profile at ``marked_delta``, ``inf`` where there is none.
     lower_bound : (ndarray of shape (m,), ndarray of shape (m,)), optional
-        Epsilon and a delta below which no analysis can go. Drawn as separate points: between them nothing is claimed.
+        Epsilons below which no analysis can go that knows the search by the dominating pair of one run, and their
+        deltas. Drawn as separate points: between them nothing is claimed.
 
     Attributes
     ----------
@@ -107,6 +108,8 @@ class PrivacyProfileDisplay:
         ...         return orders / (2 * self.s**2)
         ...     def fit(self, X, y):
         ...         return self
+        ...     def predict(self, X):
+        ...         return [0] * len(X)
         >>> search = PrivateRandomSearchCV(Toy(), {"s": [4.0, 8.0]}, n_iter=5)
         >>> display = PrivacyProfileDisplay.from_estimator(search, n_samples=1000)
         >>> display.marked_delta
@@ -211,9 +214,9 @@ class PrivacyProfileDisplay:
         marks = None if delta is None else {name: each.epsilon(delta) for name, each in curves.items()}
         main, lower = next(iter(profiles.values())), None
         if len(runs):
-            at = np.linspace(0.0, main[0][-1], 14)[1:-1]
+            at = asked_deltas(*main, n_points)[1 :: max(n_points // 11, 1)]
             values = sources.lower_bound(runs, run_count, at)
-            lower = None if values is None else (at, values)
+            lower = None if values is None else (values, at)
         return cls(profiles, relation=relation, marked_delta=delta, marks=marks, lower_bound=lower)
 
     # Drawing --------------------------------------------------------------------------------
@@ -267,8 +270,7 @@ class PrivacyProfileDisplay:
         if self.lower_bound is None:
             return None
         epsilon, delta = self.lower_bound
-        delta = np.where(np.asarray(delta) > 0, delta, np.nan)  # no bound at all there
-        style = {"linestyle": "none", "marker": "_", "markersize": 11, "markeredgewidth": 1.6}
+        style = {"linestyle": "none", "marker": "|", "markersize": 11, "markeredgewidth": 1.6}
         return ax.plot(epsilon, delta, color=drawing.foreground(ax), label=prefix + _LOWER, **style)[0]
 
     def _draw_marks(self, ax):

@@ -7,7 +7,7 @@ import numpy as np
 from skdptune._exceptions import PricingError
 from skdptune._validation import check_instance, invalid_type, invalid_value
 from skdptune.accounting import PrivacyCurve, best_of
-from skdptune.accounting._exact import exact_delta
+from skdptune.accounting._exact import exact_epsilon
 from skdptune.accounting.selection import SelectedCurve
 
 __all__ = ["closed_form_of", "closed_form_spent", "common_relation", "default_delta", "lower_bound", "named_curves"]
@@ -75,22 +75,23 @@ def closed_form_spent(spent):
     return PrivacyCurve.worst([each if spent.refit is None else each + spent.refit for each in priced])
 
 
-def lower_bound(single_runs, run_count, epsilons):
-    """Return deltas below which no analysis can go that knows a search by its single run's pair only.
+def lower_bound(single_runs, run_count, deltas):
+    """Return epsilons below which no analysis can go that knows a search by its single run's pair only.
 
     Parameters
     ----------
     single_runs : sequence of PrivacyCurve
         One run for each kind of row; the search is at least as dear as the dearest of them.
     run_count : RunCount
-    epsilons : ndarray of shape (n,), in nats
+    deltas : ndarray of shape (n,)
+        Best those at which the search was asked: the answers are then known.
 
     Returns
     -------
     ndarray of shape (n,) or None
-        Rounded down; None where no dominating pair is known.
+        In nats, rounded down; None where no dominating pair is known.
     """
     pairs = [curve.pair for curve in single_runs]
     if any(pair is None for pair in pairs) or not pairs or not math.isfinite(run_count.mean):
         return None
-    return np.array([max(exact_delta(pair, run_count, float(e)).lower for pair in pairs) for e in epsilons])
+    return np.array([max(exact_epsilon(pair, run_count, float(d)).lower for pair in pairs) for d in deltas])

@@ -17,7 +17,7 @@ from skdptune._exceptions import (
     RelationMismatchError,
 )
 from skdptune.accounting import PrivacyCurve, best_of, plan
-from skdptune.accounting._exact import exact_delta
+from skdptune.accounting._exact import exact_epsilon
 from skdptune.accounting._trade_off import trade_off
 from skdptune.displays import (
     PlanDisplay,
@@ -101,10 +101,11 @@ def test_profile_marks_and_legend_are_rounded_up(drawn):
 def test_profile_lower_bound_is_certified_and_not_joined(drawn):
     display = drawn(PrivacyProfileDisplay.from_curve(SEARCH, n_points=5))
     epsilon, delta = display.lower_bound
+    assert epsilon.size == 4
     for e, d in zip(epsilon, delta, strict=True):
-        assert d == exact_delta(SINGLE.pair, Logarithmic(10), float(e)).lower <= SEARCH.delta(float(e))
+        assert e == exact_epsilon(SINGLE.pair, Logarithmic(10), float(d)).lower <= SEARCH.epsilon(float(d)) < 1.01 * e
     assert display.lower_bound_.get_linestyle() == "None"
-    np.testing.assert_array_equal(display.lower_bound_.get_ydata(), delta)
+    np.testing.assert_array_equal(display.lower_bound_.get_data(), [epsilon, delta])
 
 
 def test_profile_of_a_search_before_and_after_its_fit(drawn):
@@ -138,9 +139,9 @@ def test_profile_where_nothing_is_known_and_where_nothing_is_lost(drawn):
     assert np.min(display.lines_["rough"].get_ydata()) >= 1e-3
 
 
-@pytest.mark.parametrize("count", [Poisson(0.5), Fixed(2), Finite({1: 0.9, 100: 0.1})])
+@pytest.mark.parametrize("count", [Poisson(0.5), Fixed(2), Finite({1: 0.9, 6: 0.1})])
 def test_profile_of_unusual_numbers_of_tries(count, drawn):
-    drawn(PrivacyProfileDisplay.from_curve(best_of(PrivacyCurve.pure(0.5), count), n_points=4))
+    drawn(PrivacyProfileDisplay.from_curve(best_of(PrivacyCurve.pure(0.5), count), n_points=3))
 
 
 def test_profiles_of_two_relations_are_not_drawn_together():
@@ -166,7 +167,7 @@ def test_displays_draw_on_axes_that_exist():
     for index in range(5):
         figure, ax = plt.subplots()
         ax.set_title("mine")
-        display = list(every_display(ax))[index] if index == 0 else _one(index, ax)
+        display = _one(index, ax)
         figure.canvas.draw()
         assert display.ax_ is ax and display.figure_ is figure
         assert ax.get_title() == "mine"
@@ -215,7 +216,7 @@ def test_many_curves_can_be_told_apart(drawn):
     curves = {f"noise {s}": PrivacyCurve.gaussian(s) for s in np.linspace(1, 5, 12)}
     display = drawn(RdpCurveDisplay.from_curve(curves, orders=[2, 4, 8]))
     looks = {
-        (str(line.get_linestyle()), line.get_marker(), line._dash_pattern, str(line.get_markerfacecolor()))
+        (str(line.get_linestyle()), line.get_marker(), str(line._dash_pattern), str(line.get_markerfacecolor()))
         for line in display.lines_.values()
     }
     assert len(looks) == 12
@@ -296,10 +297,10 @@ def test_trade_off_of_an_estimator_and_without_a_mark(drawn):
 
 
 def test_trade_off_of_nothing_lost_and_nothing_known(drawn):
-    display = drawn(
-        TradeOffDisplay.from_curve({"free": PrivacyCurve.pure(0.0), "open": PrivacyCurve.from_rdp([2.0], [math.inf])})
-    )
-    np.testing.assert_allclose(display.curves["free"], [[0, 1], [1, 0]], atol=1e-12)
+    curves = {"free": PrivacyCurve.pure(0.0), "open": PrivacyCurve.from_rdp([2.0], [math.inf])}
+    display = drawn(TradeOffDisplay.from_curve(curves))
+    at = np.linspace(0, 1, 11)
+    np.testing.assert_allclose(np.interp(at, *display.curves["free"]), 1 - at, atol=1e-12)
     assert np.all(display.curves["open"][1] == 0)
 
 
@@ -387,7 +388,9 @@ def test_run_count_refusals():
 @pytest.mark.parametrize("gain", ["expected_quantile", "success_probability"])
 def test_plan_lines_are_priced_searches(gain, drawn):
     means = [2.0, 5.0, 10.0]
-    display = drawn(PlanDisplay.from_curve(SINGLE, 1e-5, run_counts=[Geometric, Poisson], means=means, gain=gain, share=0.1))
+    display = drawn(
+        PlanDisplay.from_curve(SINGLE, 1e-5, run_counts=[Geometric, Poisson], means=means, gain=gain, share=0.1)
+    )
     for name, build in (("Geometric", Geometric), ("Poisson", Poisson)):
         x, y = display.lines_[name].get_data()
         for at, mean in enumerate(means):
