@@ -75,7 +75,8 @@ def write_pages(app, config):
     modules = {name: module for name in MODULES if (module := _import(name)) is not None}
     _homes(modules)
     for name in set(MODULES) - set(modules):  # the build lacks a library that this part needs
-        lines = (name, "=" * len(name), "", f"Not shown: this site was built without what ``{name}`` needs.", "")
+        excuse = f"Not shown: this site was built without what ``{name}`` needs."
+        lines = (name, "=" * len(name), "", f".. py:module:: {name}", "", excuse, "")
         (folder / f"{name}.rst").write_text("\n".join(lines))
     wanted = {f"{name}.rst" for name in MODULES} | {f"{home}.rst" for home in _HOME.values()}
     for page in folder.glob("*.rst"):

@@ -86,7 +86,7 @@ def _release(refit, level, seeded):
     sentences = [
         f"Released: the winner's parameters, its noisy score and {model}, once; nothing about the other tries or their "
         "number. The running time is not part of the release.",
-        "Whether a run fails does not depend on any private row.",
+        "Whether a run fails, or its process dies, does not depend on any private row.",
         "The noise of the libraries used is sampled in floating point as if it were exact, except for the "
         "score's.",
     ]

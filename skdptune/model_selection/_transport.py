@@ -182,7 +182,7 @@ class _Dask(_Shipment):
             self.client.wait_for_workers(1, timeout=self.PATIENCE)
         except TimeoutError:
             raise TransportError(
-                f"dask has had no worker for {self.PATIENCE:.0f} s. Start some; look at the logs of workers that end early."
+                f"dask has had no worker for {self.PATIENCE:.0f} s. Start some, or look at the logs of those that end."
             ) from None
         try:
             # straight to the workers: the scheduler never holds a row

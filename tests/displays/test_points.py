@@ -156,3 +156,11 @@ def test_hull_keeps_the_lines_that_matter():
     slopes, heights = _hull(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 0.55, 0.9, 0.8]))
     np.testing.assert_array_equal(slopes, [1.0, 3.0])
     np.testing.assert_array_equal(heights, [0.5, 0.9])
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_far_out_a_profile_is_answered_without_complaint(name):
+    """Displays ask how much is left at infinity; so may anybody."""
+    curve = CURVES[name]
+    left = [curve.delta(epsilon) for epsilon in (800.0, 1e5, math.inf)]
+    assert all(0 <= value <= 2e-4 for value in left) and left == sorted(left, reverse=True)
