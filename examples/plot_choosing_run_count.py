@@ -16,7 +16,7 @@ from skdptune.displays import PlanDisplay, RunCountDisplay
 from skdptune.run_counts import Geometric, Logarithmic, Poisson, TruncatedNegativeBinomial
 
 start = time.perf_counter()
-RunCountDisplay.from_run_count(
+display = RunCountDisplay.from_run_count(
     {
         "logarithmic": Logarithmic(10),
         "geometric": Geometric(10),
@@ -39,7 +39,7 @@ assert all(row["search_epsilon"] >= single.epsilon(delta) for row in display.row
 # searched for: the best truncated negative binomial, and the best distribution of all.
 table = plan(single, None, delta, expected_quantile=0.9)
 print(table)
-PlanDisplay.from_plan(table, delta=delta, relation=single.relation)
+display = PlanDisplay.from_plan(table, delta=delta, relation=single.relation)
 
 # %%
 # A logarithmic K needs 2,000 runs for that quantile. With a cap on the 99 % runtime the choice changes:

@@ -62,10 +62,10 @@ families = {
 prices = {
     name: np.array([best_of(run, build(int(k))).epsilon(delta) for k in counts]) for name, build in families.items()
 }
-print(f"epsilon of the whole search at delta {delta:g}")
+print(f"epsilon of the whole search at delta {delta:g}, rounded up")
 print("mean number of tries   ", *(f"{k:>5d}" for k in counts))
 for name, row in prices.items():
-    print(f"{name:<24}", *(f"{value:5.2f}" for value in row))
+    print(f"{name:<24}", *(f"{np.ceil(100 * value) / 100:5.2f}" for value in row))
 assert np.all(prices["fixed"][:6] >= 0.999 * counts[:6] * epsilon)  # linear where delta is out of reach
 for name, eta in (("geometric", 1), ("logarithmic", 0)):
     assert prices[name].max() <= (2 + eta) * epsilon + 1e-9

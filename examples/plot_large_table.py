@@ -52,15 +52,22 @@ bayes = PrivateRandomSearchCV(
     classes=[0, 1],
     ledger=budget,
 )
+
+
+def up(epsilon):
+    return f"{np.ceil(1e4 * epsilon) / 1e4:.4f}"  # what is spent is rounded up
+
+
 for name, search in (("forest", forest), ("naive Bayes", bayes)):
     start = time.perf_counter()
     search.fit(X, y)
     print(
         f"{name}: {search.best_params_}, noisy accuracy {search.best_score_:.4f}; single run epsilon "
-        f"{search.privacy_spent_.single_run.epsilon(0):.4f}, whole search {search.privacy_spent_.epsilon(0):.4f} "
+        f"{up(search.privacy_spent_.single_run.epsilon(0))}, whole search {up(search.privacy_spent_.epsilon(0))} "
         f"(delta 0), {time.perf_counter() - start:.1f} s"
     )
-print("spent from the budget:", tuple(round(float(part), 4) for part in accountant.total()))
+spent_epsilon, spent_delta = accountant.total()
+print(f"spent from the budget: epsilon {up(spent_epsilon)}, delta {spent_delta:g}")
 
 # %%
 # What was bought. Nothing below reads a row again: the price, the report and the figures come from what the searches

@@ -28,10 +28,12 @@ search = PrivateRandomSearchCV(
 )
 
 # %%
-# The price is known before any row is read.
+# The price is known before any row is read. Printed epsilons are rounded up.
+import math
+
 price = search.privacy_cost(n_samples=len(X))
-print(f"before: single run epsilon = {price.single_run.epsilon(1e-6):.4f}, "
-      f"whole search epsilon = {price.epsilon(1e-6):.4f} at delta = 1e-6")
+single, whole = (math.ceil(1e4 * cost.epsilon(1e-6)) / 1e4 for cost in (price.single_run, price))
+print(f"before: single run epsilon = {single:.4f}, whole search epsilon = {whole:.4f} at delta = 1e-6")
 
 # %%
 # The search itself. Afterwards there is a model, its parameters, a noisy score and the same price.

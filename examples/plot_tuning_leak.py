@@ -98,7 +98,13 @@ search = PrivateRandomSearchCV(
     NoisyHinge(), {"alpha": alphas}, n_iter=Geometric(mean=5), relation="replace-one", classes=[-1, 1]
 )
 price = search.privacy_cost(n_samples=48)
-print(f"single run epsilon {price.single_run.epsilon(1e-3):.3f}, whole search {price.epsilon(1e-3):.3f} at delta 1e-3")
+
+
+def up(value):
+    return f"{np.ceil(1000 * value) / 1000:.3f}"  # what is promised is rounded up
+
+
+print(f"single run epsilon {up(price.single_run.epsilon(1e-3))}, whole search {up(price.epsilon(1e-3))} at delta 1e-3")
 
 private, probes, right = {}, {}, []
 outlier = np.array([[7.9, -8.0]])
@@ -159,10 +165,10 @@ for name, (false, true) in attacks.items():
     bound = float(found_at_most(false[2], 8))
     verdict = "above" if true[1] > bound else "within"
     print(f"{name:<23} at least {true[1]:.2f} found with at most {false[2]:.2f} false alarms: {verdict} "
-          f"the private search's bound {bound:.2f} for eight rows")
+          f"the private search's bound {up(bound)} for eight rows")
     assert (verdict == "above") == (name == "alpha, ordinary search")
-print(f"one row, 5 % false alarms: at most {float(found_at_most(0.05, 1)):.3f} found; "
-      f"eight rows: at most {float(found_at_most(0.05, 8)):.3f}")
+print(f"one row, 5 % false alarms: at most {up(found_at_most(0.05, 1))} found; "
+      f"eight rows: at most {up(found_at_most(0.05, 8))}")
 
 # %%
 # The figure. Left and middle: which alpha was chosen, how often. Right: the attacks, with their intervals, beside what
@@ -191,7 +197,7 @@ for (name, (false, true)), marker in zip(attacks.items(), "*sD", strict=True):
         color="#00906a" if "private" in name else "#a8741a", label=f"attack on {name}", clip_on=False, zorder=3,
     )
 axes[2].set(xlim=(-0.04, 1.02), ylim=(-0.04, 1.02))
-axes[2].set_title(f"What an attacker reaches\nprivate search: epsilon {price.epsilon(1e-3):.2f} at delta 1e-3")
+axes[2].set_title(f"What an attacker reaches\nprivate search: epsilon {up(price.epsilon(1e-3))} at delta 1e-3")
 axes[2].legend(fontsize="small", loc="upper right")
 figure.tight_layout()
 figure.savefig("tuning_leak.png", dpi=120)

@@ -172,7 +172,8 @@ class PrivacyProfileDisplay:
         delta_min : float in (0, 1), default=1e-10
             Profiles are followed down to this delta.
         n_points : int, default=33
-            How many points of each profile are computed; between them valid bounds are interpolated.
+            How many points of each profile are computed; between them valid bounds are interpolated. A fixed or
+            lumpy number of tries may take seconds for each.
         **plot_options
             See :meth:`plot`.
 

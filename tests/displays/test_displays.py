@@ -1,6 +1,7 @@
 """What the displays draw: the data of their artists, on every kind of axes."""
 
 import math
+import subprocess
 import sys
 
 import numpy as np
@@ -62,6 +63,11 @@ def search(**changes):
 def legend_texts(display):
     ax = display.ax_
     return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_importing_displays_does_not_load_matplotlib():
+    code = "import sys, skdptune, skdptune.displays; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # PrivacyProfileDisplay ----------------------------------------------------------------------
