@@ -40,6 +40,8 @@ def export(arguments):
     content = ledger.to_csv() if arguments.format == "csv" else ledger.to_json()
     if arguments.output is None:
         return Answer(raw=content.rstrip("\n"))
+    if os.path.exists(arguments.output) and os.path.samefile(arguments.output, arguments.path):
+        raise InvalidParameterError("--output must not be the ledger itself: its history would be lost.")
     _write(arguments.output, content, arguments.force)
     count = len(ledger.entries())
     return Answer(raw=f"{count} {'entry' if count == 1 else 'entries'} written to {arguments.output}")

@@ -38,8 +38,14 @@ _COLUMNS = (
     ("success_probability", "{:.4f}", ">"),
     ("single_run_epsilon", "{:.4f}", ">"),
     ("search_epsilon", "{:.4f}", ">"),
-    ("setting", "{:.6g}", ">"),
+    ("setting", "{!r}", ">"),
 )
+
+
+def _shown(name, value, form):
+    if name.endswith("_epsilon") and math.isfinite(value):
+        value = math.ceil(value * 1e4) / 1e4  # to the private side
+    return form.format(value)
 
 
 class Plan(Sequence):
@@ -85,7 +91,7 @@ class Plan(Sequence):
         for number, row in enumerate(self._rows):
             mark = "*" if number == self._best else ""
             values = [row.get(name) for name, _, _ in kept]
-            texts = ["-" if v is None else f.format(v) for v, (_, f, _) in zip(values, kept, strict=True)]
+            texts = ["-" if v is None else _shown(n, v, f) for v, (n, f, _) in zip(values, kept, strict=True)]
             cells.append([mark, *texts])
         sides = ["<", *(side for _, _, side in kept)]
         widths = [max(len(line[i]) for line in cells) for i in range(len(sides))]

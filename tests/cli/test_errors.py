@@ -185,3 +185,13 @@ def _start(argv, program=("-m", "skdptune"), **more):
         stderr=subprocess.PIPE,
         env=_environment(**more),
     )
+
+
+def test_an_export_never_replaces_its_ledger(tmp_path):
+    from skdptune.__main__ import main
+    from skdptune.ledger import PrivacyLedger
+
+    path = tmp_path / "budget.db"
+    PrivacyLedger(path, epsilon=3.0, delta=1e-5)
+    assert main(["ledger", "export", str(path), "--output", str(path), "--force"]) in (1, 2)
+    assert PrivacyLedger.open(path).entries() is not None
