@@ -111,6 +111,17 @@ def facts_of(search, rows, public_rows, splits, salt):
     return facts
 
 
+def _price(spent):
+    """Return the price as text: classes are compared by name, and one edited meanwhile may cost another price.
+
+    The runs that are finished were trained at the price of the header; a smaller one stated for them would be false.
+    """
+    curves = (spent.curve, spent.single_run, *spent.row_curves)
+    orders, deltas = [1.5, 2, 8, 32, 256], (1e-3, 1e-6)
+    numbers = [[*map(float, c.rdp(orders)), *(c.epsilon(d) for d in deltas)] for c in curves]
+    return repr(numbers)
+
+
 def _shown(value):
     return type(value).__name__ if " at 0x" in repr(value) else describe(value)
 
@@ -154,7 +165,7 @@ class _Nothing:
         """Return the master secret: the fresh one."""
         return fresh
 
-    def begin(self, search, rows, public_rows, splits, count):
+    def begin(self, search, rows, public_rows, splits, count, spent=None):
         """Keep nothing."""
 
     def charge(self, ledger, spent, delta):
@@ -260,7 +271,7 @@ class Checkpoint:
             raise self._differs("another random_state", advice)
         return stored
 
-    def begin(self, search, rows, public_rows, splits, count):
+    def begin(self, search, rows, public_rows, splits, count, spent=None):
         """Write the header, or compare it with what is asked for now.
 
         Parameters
@@ -278,6 +289,8 @@ class Checkpoint:
         pickled(search.estimator, "the estimator")
         versions = _versions(search.estimator)
         facts = facts_of(search, rows, public_rows, splits, self.salt)
+        if spent is not None:
+            facts["price"] = (_price(spent), None)
         if self._new:
             self._write_header(versions, facts, count)
         else:

@@ -420,7 +420,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
             master = saved.master(master, self.random_state is not None)
             splits = terms.scheme.draw(terms.n_samples, public_coins(master, "split"))
             seeds = RunSeeds(master, self._draw_run_count(terms.run_count, master))
-            saved.begin(self, (X, y), (X_public, y_public), splits, len(seeds))
+            saved.begin(self, (X, y), (X_public, y_public), splits, len(seeds), priced.spent)
             # The whole price is charged before the first private fit and never given back after it.
             saved.charge(ledger, priced.spent, self.delta)
             best = self._run(plan, self._data(terms, splits, X, y, X_public, y_public), seeds, saved.store)

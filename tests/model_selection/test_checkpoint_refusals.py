@@ -300,3 +300,40 @@ def test_two_processes_cannot_share_a_folder_and_a_dead_one_does_not_block(begun
         holder.wait()
         holder.stdout.close()
     search(begun).fit(X, Y)
+
+
+def test_a_candidate_edited_to_cost_less_is_not_resumed(tmp_path):
+    """Classes are compared by name: what they cost must be compared by itself."""
+    import numpy as np
+    from sklearn.base import BaseEstimator, ClassifierMixin
+
+    from skdptune import PrivateRandomSearchCV
+    from skdptune.exceptions import CheckpointError
+    from skdptune.run_counts import Fixed
+
+    class Edited(ClassifierMixin, BaseEstimator):
+        scale, stop = 1.0, True
+
+        def rdp_curve(self, orders):
+            return np.asarray(orders) / (2 * self.scale**2)
+
+        def fit(self, X, y):
+            if self.stop:
+                raise KeyboardInterrupt
+            self.classes_ = np.unique(y)
+            return self
+
+        def predict(self, X):
+            return np.zeros(len(X), dtype=int)
+
+    path = tmp_path / "kept"
+    search = PrivateRandomSearchCV(Edited(), {}, n_iter=Fixed(3), classes=[0, 1], checkpoint=path)
+    rows = np.zeros((60, 1)), np.arange(60) % 2
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(*rows)
+    Edited.scale, Edited.stop = 10.0, False
+    with pytest.raises(CheckpointError, match="another price"):
+        search.fit(*rows)
+    assert not hasattr(search, "privacy_spent_")
+    Edited.scale = 1.0
+    assert search.fit(*rows).privacy_spent_.epsilon(1e-5) > 3
