@@ -3,21 +3,48 @@
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-__all__ = ["nats_up", "number", "percent_down", "percent_up", "significant_down", "significant_up"]
+__all__ = [
+    "decimals",
+    "nats_up",
+    "number",
+    "percent_down",
+    "percent_up",
+    "significant_down",
+    "significant_up",
+    "to_places",
+]
 
 _DIRECTIONS = {True: ROUND_CEILING, False: ROUND_FLOOR}
 # A double is a decimal number of at most 767 digits: nothing is lost before the rounding that is asked for.
 _EXACT = Context(prec=1200)
 
 
-def _places(value, places, up):
+def to_places(value, places, *, up):
+    """Return a Decimal with ``places`` decimals (negative: before the point), rounded up or down."""
     return value.quantize(Decimal(1).scaleb(-places), rounding=_DIRECTIONS[up], context=_EXACT)
 
 
 def _significant(value, digits, up):
     if value == 0:
         return value
-    return _places(value, digits - 1 - value.adjusted(), up)
+    return to_places(value, digits - 1 - value.adjusted(), up=up)
+
+
+def decimals(value, places, *, up):
+    """Write a number with ``places`` decimals, rounded up or down from the shortest decimal that stands for it.
+
+    What has no more decimals than that stays what it is: 0.1 is taken for a tenth.
+
+    Examples
+    --------
+    >>> decimals(1.8361, 3, up=True), decimals(0.8999, 3, up=False), decimals(0.1, 3, up=True)
+    ('1.837', '0.899', '0.100')
+    >>> decimals(1.0000000000000002, 3, up=True), decimals(float("inf"), 3, up=True)
+    ('1.001', 'inf')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    return format(to_places(Decimal(repr(float(value))), places, up=up), "f")
 
 
 def significant_up(value, digits=3):
@@ -71,7 +98,7 @@ def nats_up(value):
     ('1.9370', '2.0000', '0.0000', '1e-6', 'infinite')
     """
     if value == 0 or 1e-3 <= value < 1e6:
-        return format(_places(Decimal(value), 4, up=True), "f")
+        return format(to_places(Decimal(value), 4, up=True), "f")
     return significant_up(value)
 
 
@@ -102,10 +129,10 @@ def _percent(share, up):
     if value == 0 or value == 100:
         return f"{value:.0f} %"
     if value >= 10:
-        value = _places(value, 1, up)
+        value = to_places(value, 1, up=up)
         return f"{value:.0f} %" if value == 100 else f"{value} %"
     if value >= Decimal("0.1"):
-        return f"{_places(value, 2, up):f} %"
+        return f"{to_places(value, 2, up=up):f} %"
     return f"{_notation(_significant(value, 2, up))} %"
 
 

@@ -3,14 +3,15 @@
 import math
 import shutil
 import textwrap
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
+
+from skdptune._rounding import to_places
 
 __all__ = ["down", "round_safely", "table", "up", "width", "wrapped"]
 
 _DECIMALS = 2
 _SIGNIFICANT = 3
 _LARGE = 9  # numbers of more digits, or decimals, get an exponent
-_EXACT = Context(prec=800)  # holds every float digit for digit
 
 
 def width():
@@ -31,7 +32,7 @@ def up(value, significant=_SIGNIFICANT):
     >>> up(0.99996), up(1e-12), up(0.0)
     ('1.00', '1.00e-12', '0.00')
     """
-    return _text(value, significant, ROUND_CEILING)
+    return _text(value, significant, up=True)
 
 
 def down(value, significant=_SIGNIFICANT):
@@ -42,27 +43,27 @@ def down(value, significant=_SIGNIFICANT):
     >>> down(2.7409), down(0.99999)
     ('2.74', '0.999')
     """
-    return _text(value, significant, ROUND_FLOOR)
+    return _text(value, significant, up=False)
 
 
-def _text(value, significant, rounding):
+def _text(value, significant, *, up):
     value = float(value)
     if not math.isfinite(value):
         return str(value)
     exact = Decimal(value)  # digit for digit: no rounding before the one that is asked for
-    rounded = _quantized(exact, exact.adjusted(), significant, rounding)
+    rounded = _quantized(exact, exact.adjusted(), significant, up=up)
     if rounded.adjusted() > exact.adjusted():  # 0.9999 became 1.000: one digit too many
-        rounded = _quantized(exact, rounded.adjusted(), significant, rounding)
+        rounded = _quantized(exact, rounded.adjusted(), significant, up=up)
     if abs(rounded.adjusted()) < _LARGE:
         return f"{rounded:f}"
     return f"{rounded:.{significant - 1}e}"  # has no more digits than that: nothing is rounded here
 
 
-def _quantized(exact, magnitude, significant, rounding):
+def _quantized(exact, magnitude, significant, *, up):
     decimals = significant - 1 - magnitude
     if exact == 0 or abs(magnitude) < _LARGE:
         decimals = _DECIMALS if exact == 0 else max(_DECIMALS, decimals)
-    return exact.quantize(Decimal(1).scaleb(-decimals), rounding, _EXACT)
+    return to_places(exact, decimals, up=up)
 
 
 def round_safely(value, significant, upwards):
@@ -74,8 +75,7 @@ def round_safely(value, significant, upwards):
     (1.235, 1.234)
     """
     exact = Decimal(value)
-    step = Decimal(1).scaleb(exact.adjusted() - significant + 1)
-    rounded = float(exact.quantize(step, ROUND_CEILING if upwards else ROUND_FLOOR, _EXACT))
+    rounded = float(to_places(exact, significant - 1 - exact.adjusted(), up=upwards))
     # the nearest float of a decimal may lie on the other side of the value
     return max(rounded, value) if upwards else min(rounded, value)
 

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skdptune._exceptions import InvalidParameterError, SkdptuneError
+from skdptune._rounding import decimals
 from skdptune._validation import check_instance, check_integer, check_real, invalid_type
 from skdptune.accounting._exact import exact_epsilon
 from skdptune.accounting._optimal import NAMED, mean_for, optimal_run_count
@@ -29,23 +30,19 @@ _QUANTILE = 0.9
 _ETAS = (-0.7, 12.0)
 _MOST_MEAN = 1e3  # no searched mean beyond this
 
+_UP = functools.partial(decimals, places=4, up=True)  # to the private side
+
 _COLUMNS = (
-    ("distribution", "{}", "<"),
-    ("kind", "{}", "<"),
-    ("mean", "{:.2f}", ">"),
-    ("runs_99", "{:d}", ">"),
-    ("expected_quantile", "{:.4f}", ">"),
-    ("success_probability", "{:.4f}", ">"),
-    ("single_run_epsilon", "{:.4f}", ">"),
-    ("search_epsilon", "{:.4f}", ">"),
-    ("setting", "{!r}", ">"),
+    ("distribution", "{}".format, "<"),
+    ("kind", "{}".format, "<"),
+    ("mean", "{:.2f}".format, ">"),
+    ("runs_99", "{:d}".format, ">"),
+    ("expected_quantile", "{:.4f}".format, ">"),
+    ("success_probability", "{:.4f}".format, ">"),
+    ("single_run_epsilon", _UP, ">"),
+    ("search_epsilon", _UP, ">"),
+    ("setting", "{!r}".format, ">"),
 )
-
-
-def _shown(name, value, form):
-    if name.endswith("_epsilon") and math.isfinite(value):
-        value = math.ceil(value * 1e4) / 1e4  # to the private side
-    return form.format(value)
 
 
 class Plan(Sequence):
@@ -91,7 +88,7 @@ class Plan(Sequence):
         for number, row in enumerate(self._rows):
             mark = "*" if number == self._best else ""
             values = [row.get(name) for name, _, _ in kept]
-            texts = ["-" if v is None else _shown(n, v, f) for v, (n, f, _) in zip(values, kept, strict=True)]
+            texts = ["-" if v is None else f(v) for v, (_, f, _) in zip(values, kept, strict=True)]
             cells.append([mark, *texts])
         sides = ["<", *(side for _, _, side in kept)]
         widths = [max(len(line[i]) for line in cells) for i in range(len(sides))]

@@ -3,12 +3,12 @@
 matplotlib is imported inside the functions, so that displays can be imported without it.
 """
 
-import math
 import warnings
 
 import numpy as np
 
 from skdptune._exceptions import MissingDependencyError
+from skdptune._rounding import decimals
 
 __all__ = [
     "HAIRLINE",
@@ -128,7 +128,7 @@ def round_up(value, digits=3):
     >>> round_up(1.8361), round_up(float("inf"))
     ('1.837', 'inf')
     """
-    return _rounded(value, digits, math.ceil)
+    return decimals(value, digits, up=True)
 
 
 def round_down(value, digits=3):
@@ -139,18 +139,7 @@ def round_down(value, digits=3):
     >>> round_down(0.8999)
     '0.899'
     """
-    return _rounded(value, digits, math.floor)
-
-
-def _rounded(value, digits, towards):
-    if not math.isfinite(value):
-        return str(value)
-    scale = 10**digits
-    steps = value * scale
-    nearest = round(steps)
-    # a number that has this few decimals stays what it is
-    steps = nearest if math.isclose(steps, nearest, rel_tol=1e-12) else towards(steps)
-    return f"{steps / scale:.{digits}f}"
+    return decimals(value, digits, up=False)
 
 
 def number(value):

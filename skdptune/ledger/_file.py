@@ -5,6 +5,7 @@ import os
 from fractions import Fraction
 
 from skdptune._exceptions import InvalidParameterError, LedgerError
+from skdptune._rounding import decimals
 from skdptune.accounting._relations import check_relation
 from skdptune.ledger._entries import LedgerEntry, PlannedEntry, entries_as_csv, entries_as_json, plain_number
 from skdptune.ledger._filter import budget_at, exact
@@ -270,10 +271,7 @@ def rounded(value, towards):
 
 def _shown(value, *, up):
     """Format with four decimals, rounded to the private side."""
-    if not math.isfinite(value):
-        return str(value)
-    scaled = exact(value) * 10_000
-    return f"{(math.ceil(scaled) if up else math.floor(scaled)) / 1e4:.4f}"
+    return decimals(value, 4, up=up)
 
 
 def _restored(kind, path, terms):
