@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
+from skdptune._exceptions import InvalidParameterError
 from skdptune.accounting._mechanisms import FromPair, FromRdpFunction, Mechanism
 from skdptune.run_counts import RunCount
 
@@ -32,7 +33,7 @@ def curve_digest(curve):
     """
     try:
         text = repr((curve.relation, _plain(curve.node)))
-    except TypeError:
+    except (TypeError, InvalidParameterError):  # the latter: a distribution of tries that no file can hold
         return None
     return hashlib.sha256(text.encode()).hexdigest()
 

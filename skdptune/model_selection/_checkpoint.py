@@ -28,6 +28,7 @@ from skdptune._exceptions import (
     SkdptuneError,
 )
 from skdptune._validation import describe, invalid_type, invalid_value
+from skdptune.ledger._digest import curve_digest
 from skdptune.model_selection._fingerprint import fingerprint
 from skdptune.model_selection._store import Store, StoreRef, pickled
 from skdptune.model_selection._vault import Vault
@@ -116,10 +117,12 @@ def _price(spent):
 
     The runs that are finished were trained at the price of the header; a smaller one stated for them would be false.
     """
-    curves = (spent.curve, spent.single_run, *spent.row_curves)
-    orders, deltas = [1.5, 2, 8, 32, 256], (1e-3, 1e-6)
-    numbers = [[*map(float, c.rdp(orders)), *(c.epsilon(d) for d in deltas)] for c in curves]
-    return repr(numbers)
+    digests = [curve_digest(curve) for curve in (spent.curve, spent.single_run, *spent.row_curves)]
+    if None not in digests:
+        return repr(digests)
+    # a curve without a digest of its own: by what it says
+    curves, orders = (spent.single_run, *spent.row_curves), [1.5, 2, 8, 32, 256]
+    return repr([spent.run_count, spent.refit is None, *(curve.rdp(orders).tolist() for curve in curves)])
 
 
 def _shown(value):

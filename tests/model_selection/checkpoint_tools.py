@@ -10,6 +10,11 @@ from skdptune.model_selection import _store, _vault
 from skdptune.run_counts import Fixed
 from tests.candidates.toys import GaussianToy
 
+MARKS = [
+    pytest.mark.filterwarnings("ignore::skdptune._exceptions.PublicSeedWarning"),
+    pytest.mark.skipif(os.name != "posix", reason="checkpoints need POSIX locks and modes"),
+]
+
 X = np.arange(120.0).reshape(40, 3)
 Y = np.arange(40) % 2
 

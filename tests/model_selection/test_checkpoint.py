@@ -34,6 +34,7 @@ from skdptune.model_selection._search import Runner
 from skdptune.run_counts import Finite, Fixed, Geometric
 from tests.candidates.toys import GaussianToy
 from tests.model_selection.checkpoint_tools import (
+    MARKS,
     Interrupts,
     Ledger,
     X,
@@ -45,10 +46,7 @@ from tests.model_selection.checkpoint_tools import (
     search,
 )
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdptune._exceptions.PublicSeedWarning"),
-    pytest.mark.skipif(os.name != "posix", reason="checkpoints need POSIX locks and modes"),
-]
+pytestmark = MARKS
 
 
 # ---------------------------------------------------------------- going on

@@ -23,6 +23,7 @@ from skdptune.model_selection import _checkpoint, _vault
 from skdptune.run_counts import Fixed
 from tests.candidates.toys import GaussianToy
 from tests.model_selection.checkpoint_tools import (
+    MARKS,
     Interrupts,
     Ledger,
     X,
@@ -33,10 +34,7 @@ from tests.model_selection.checkpoint_tools import (
     search,
 )
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdptune._exceptions.PublicSeedWarning"),
-    pytest.mark.skipif(os.name != "posix", reason="checkpoints need POSIX locks and modes"),
-]
+pytestmark = MARKS
 
 
 # ---------------------------------------------------------------- not the same search
@@ -337,3 +335,25 @@ def test_a_candidate_edited_to_cost_less_is_not_resumed(tmp_path):
     assert not hasattr(search, "privacy_spent_")
     Edited.scale = 1.0
     assert search.fit(*rows).privacy_spent_.epsilon(1e-5) > 3
+
+
+def test_a_price_without_a_digest_is_compared_by_what_it_says():
+    """A distribution of tries of the user's own class has no digest; its search has a price all the same."""
+    import scipy.stats
+
+    from skdptune import PrivateRandomSearchCV
+    from skdptune.ledger._digest import curve_digest
+    from skdptune.model_selection._checkpoint import _price
+    from skdptune.run_counts import FromScipy
+
+    class Own(scipy.stats.rv_discrete):
+        def _pmf(self, k):
+            return np.where((k >= 1) & (k <= 2), 0.5, 0.0)
+
+    def price(noise):
+        tries = FromScipy(Own(a=1, b=2, name="own")())
+        spent = PrivateRandomSearchCV(GaussianToy(s=noise), {}, n_iter=tries, classes=[0, 1]).privacy_cost(60)
+        assert curve_digest(spent.curve) is None
+        return _price(spent)
+
+    assert price(2.0) == price(2.0) != price(3.0)
