@@ -38,24 +38,6 @@ __version__ = "0.1.0.dev0"
 
 _BORN_IN = os.getpid()  # what was made before a fork is a copy in the child: see skdptune.ledger
 
-_MODULES = (
-    "accounting",
-    "candidates",
-    "displays",
-    "exceptions",
-    "ledger",
-    "model_selection",
-    "report",
-    "run_counts",
-    "scoring",
-)
-_HOMES = {
-    "PrivacyCurve": "accounting",
-    "PrivacySpent": "model_selection",
-    "PrivateRandomSearchCV": "model_selection",
-    "best_of": "accounting",
-}
-
 __all__ = [
     "PrivacyCurve",
     "PrivacySpent",
@@ -72,6 +54,14 @@ __all__ = [
     "run_counts",
     "scoring",
 ]
+
+_HOMES = {
+    "PrivacyCurve": "accounting",
+    "PrivacySpent": "model_selection",
+    "PrivateRandomSearchCV": "model_selection",
+    "best_of": "accounting",
+}
+_MODULES = frozenset(__all__) - {*_HOMES, "SkdptuneError"}
 
 
 def __getattr__(name):

@@ -87,6 +87,15 @@ def test_racing_with_one_token_is_one_charge(tmp_path):
     assert len(ledger.entries()) == 1
 
 
+def in_threads(work, count):
+    """Call ``work()`` in so many threads at once; return when all are done."""
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def test_threads_share_one_object(tmp_path):
     ledger, refused = PrivacyLedger(tmp_path / "a", 1.0, 0), []
 
@@ -97,11 +106,7 @@ def test_threads_share_one_object(tmp_path):
             except BudgetExceededError:
                 refused.append(1)
 
-    threads = [threading.Thread(target=spend) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(spend, 3)
     assert (len(ledger.entries()), len(refused), ledger.spent) == (5, 4, 1.0)
 
 
@@ -183,9 +188,5 @@ def test_plans_hand_out_each_place_once(tmp_path):
         except BudgetExceededError:
             refused.append(1)
 
-    threads = [threading.Thread(target=spend) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(spend, 6)
     assert sorted(entry.slot for entry in ledger.entries()[1:]) == [1, 2, 3, 4] and len(refused) == 2
