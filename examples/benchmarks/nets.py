@@ -118,12 +118,13 @@ def speed(arguments):
 
 
 def memory(arguments):
-    """Peak resident memory of a process that trains one candidate for some steps."""
+    """Peak resident memory of a process that trains one candidate for one epoch (unless --steps says otherwise)."""
     torch.set_num_threads(1)
     X, y = fashion(arguments.rows)
-    ours(X, y, 20)
+    steps = arguments.steps or -(-len(X) // BATCH)
+    ours(X, y, steps)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"rows {len(X)}: peak memory of the whole process {peak:.0f} MB")
+    print(f"rows {len(X)}: peak memory of the whole process {peak:.0f} MB after {steps} steps")
 
 
 def search(arguments):
