@@ -96,8 +96,9 @@ def _nodes(pair, run_count, rtol, delta):
     # joining the dots costs about spacing^2 / (8 scale) of epsilon
     spacing = math.sqrt(4 * rtol * max(centre, 0.01) * scale) if math.isfinite(centre) else top / 50
     spacing = max(min(spacing, scale, top / 20), top / _NODES)
+    # a multiple of the pair's own spacing, or a whole part of it: composition then finds a common grid
     unit = pair.spacing or 2.0**-16
-    spacing = max(math.floor(spacing / unit), 1) * unit
+    spacing = math.floor(spacing / unit) * unit if spacing >= unit else unit / math.ceil(unit / spacing)
     return spacing * np.arange(int(math.ceil(top / spacing)) + 2)
 
 

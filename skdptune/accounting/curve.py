@@ -467,11 +467,16 @@ class PrivacyCurve:
             return asked
         pair = self.pair
         best = np.inf if pair is None else pair.epsilon(delta)
+        best = min(best, self._pure(delta))
         if pair is None or not np.isfinite(best) or delta < _RESOLVED:
             best = min(best, self._epsilon_from_rdp(delta))
             # a random choice costs no more than the dearest of what may be chosen
             best = min(best, max((part.epsilon(delta) for part in self._parts()), default=best))
         return float(best)
+
+    def _pure(self, delta):
+        """The bound that holds at every delta from ``delta_zero`` up; a pair joined from few points may lie above it."""
+        return float(self.rdp([np.inf])[0]) if delta >= self.delta_zero else np.inf
 
     def _asked(self, question, at):
         """Return the answer of a node that knows better than its pair does, or None.
@@ -513,6 +518,8 @@ class PrivacyCurve:
             return asked
         pair = self.pair
         best = 1.0 if pair is None else pair.worst_delta(epsilon)
+        if epsilon >= self._pure(self.delta_zero):
+            best = min(best, self.delta_zero)
         if pair is None or best < _RESOLVED or best >= 1:
             best = min(best, self._delta_from_rdp(epsilon))
             best = min(best, max((part.delta(epsilon) for part in self._parts()), default=best))
