@@ -29,16 +29,18 @@ from skdptune._exceptions import (
 )
 from skdptune._validation import describe, invalid_type, invalid_value
 from skdptune.ledger._digest import curve_digest
-from skdptune.model_selection._fingerprint import fingerprint
+from skdptune.model_selection._fingerprint import examine
+from skdptune.model_selection._fingerprint_code import version_of
 from skdptune.model_selection._store import Store, StoreRef, pickled
 from skdptune.model_selection._vault import Vault
 
 __all__ = ["check_checkpoint", "facts_of", "open_checkpoint"]
 
-FORMAT = 1
+FORMAT = 2
 _REFUSALS = (BudgetExceededError, InvalidParameterError, InvalidTypeError, PricingError)
 _HEADER, _CHARGE, _LOCK, _README = "header", "charge", "lock", "DO-NOT-PUBLISH.txt"
 _KNOWN = (_HEADER, _CHARGE, _LOCK, _README, "marks", "token")
+_SPLIT = "split of the rows (cv)"
 _SETTINGS = (
     "estimator",
     "param_distributions",
@@ -54,6 +56,7 @@ _SETTINGS = (
     "run_timeout",
 )
 _PACKAGES = ("skdptune", "numpy", "scipy", "scikit-learn", "diffprivlib", "torch", "opacus", "skorch")
+_OR_ANEW = "or give another folder for a new search: that is a new charge, and the first one stays."
 _NOTICE = """This folder belongs to the curator of the data.
 
 It holds the unfinished state of a private search: secret seeds, the number of tries, and
@@ -66,7 +69,7 @@ charged to a ledger stays charged.
 
 
 def check_checkpoint(path):
-    """Check the ``checkpoint`` parameter; return a path or None.
+    """Check the ``checkpoint`` parameter; return a path or None. A leading ``~`` is the user's home folder.
 
     Raises
     ------
@@ -82,11 +85,21 @@ def check_checkpoint(path):
         raise invalid_type("checkpoint", "None or the path of a folder", path)
     if not path:
         raise invalid_value("checkpoint", "None or the path of a folder", path)
-    return path
+    try:
+        os.fsencode(path)
+        possible = "\0" not in path
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise invalid_value("checkpoint", "a path that this file system can hold", path)
+    home = os.path.expanduser(path)
+    if home.startswith("~"):
+        raise invalid_value("checkpoint", "in the home folder of a user that exists", path, "Or write './~...'.")
+    return home
 
 
 def facts_of(search, rows, public_rows, splits, salt):
-    """Return what must not change between a start and a resume: name -> (digest, text to show).
+    """Return what must not change between a start and a resume, and the libraries that it comes from.
 
     Parameters
     ----------
@@ -97,19 +110,31 @@ def facts_of(search, rows, public_rows, splits, salt):
         The drawn index pairs.
     salt : str
         Digests under another salt cannot be compared.
+
+    Returns
+    -------
+    facts : dict
+        Name -> (digest, text to show or None, digests of its parts).
+    packages : set of str
     """
     key = salt.encode()
-    facts = {}
+    facts, packages = {}, set()
+
+    def state(name, value, shown=None):
+        found = examine(name, value, key)
+        facts[name] = found.digest, shown, found.parts
+        packages.update(found.packages)
+
     for name in _SETTINGS:
-        value = getattr(search, name)
-        facts[name] = (fingerprint(name, value, key), _shown(value))
-    facts["ledger"] = ("None" if search.ledger is None else "given", "None" if search.ledger is None else "a ledger")
+        state(name, getattr(search, name), _shown(getattr(search, name)))
+    ledger = "None" if search.ledger is None else "a ledger"
+    facts["ledger"] = ledger, ledger, {}
     names = vars(search).get("feature_names_in_")
     data = {"X": rows[0], "y": rows[1], "X_public": public_rows[0], "y_public": public_rows[1], "column names": names}
     for name, value in data.items():
-        facts[name] = (fingerprint(name, value, key), None)
-    facts["split of the rows (cv)"] = (fingerprint("cv", [tuple(split) for split in splits], key), None)
-    return facts
+        state(name, value)
+    state(_SPLIT, [tuple(split) for split in splits])
+    return facts, packages
 
 
 def _price(spent):
@@ -129,19 +154,36 @@ def _shown(value):
     return type(value).__name__ if " at 0x" in repr(value) else describe(value)
 
 
-def _versions(estimator):
+def _versions(packages):
     """Return the versions of everything whose change could change a run."""
     found = {"python": ".".join(platform.python_version_tuple()[:2])}
-    roots = {type(estimator).__module__.partition(".")[0]}
-    for value in estimator.get_params(deep=True).values():
-        if hasattr(value, "get_params"):
-            roots.add(type(value).__module__.partition(".")[0])
-    for package in sorted({*_PACKAGES, *roots} - {"sklearn", "__main__", "builtins"}):
+    for package in _PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)
         except (importlib.metadata.PackageNotFoundError, ValueError):
             found[package] = None
-    return found
+    # of whatever else classes and functions of the search come from
+    return {**{package: version_of(package) for package in sorted(packages - {"sklearn"})}, **found}
+
+
+def _difference(name, before, shown, parts):
+    """Return how a setting or the rows differ from what the header says."""
+    part = _changed_part(before[2], parts)
+    if shown is not None and shown != before[1]:
+        return f"{name}={before[1]}, got {shown}"
+    what = f"parameter {name}" if name in _SETTINGS else name
+    return f"another {name} ({what}: {part})" if part else f"another {name}"
+
+
+def _changed_part(before, now):
+    """Return what is another one now, if it can be named."""
+    for name, digest in now.items():
+        if before.get(name, digest) != digest:
+            return f"{name} has changed"
+    for name in now:
+        if name not in before:
+            return f"{name} is new"
+    return next((f"{name} is gone" for name in before if name not in now), None)
 
 
 @contextlib.contextmanager
@@ -231,19 +273,29 @@ class Checkpoint:
         try:
             header = json.loads(self._vault.read(_HEADER))
         except FileNotFoundError:
-            for name in self._vault.names():  # its process was killed before it had spent or run anything
-                if name != _LOCK:
-                    self._vault.unlink(name)
+            self._clear()  # its process was killed before it had spent or run anything
             return None
         except ValueError:
-            raise CheckpointError(self._vault.damaged(_HEADER)) from None
+            header = None
+        if not isinstance(header, dict):
+            raise CheckpointError(self._vault.damaged(_HEADER))
         if header.get("format") != FORMAT:
             raise CheckpointError(
                 f"checkpoint {self.path!r} has format {header.get('format')!r}; this version reads format {FORMAT}. "
-                f"Resume with skdptune {header.get('versions', {}).get('skdptune')}, or use another path for a new "
-                "search, which is a new charge."
+                f"Resume with skdptune {header.get('versions', {}).get('skdptune')}, {_OR_ANEW}"
             )
         return header
+
+    def _clear(self):
+        names = self._vault.names()
+        if any(name.startswith("best-") for name in names):  # runs begin after, and records go before it
+            raise CheckpointError(self._vault.damaged(_HEADER))
+        for name in names:
+            if name != _LOCK:
+                try:
+                    self._vault.unlink(name)
+                except OSError as error:
+                    raise self._vault.failed(error) from None
 
     # ------------------------------------------------------------------ before anything is spent
 
@@ -268,8 +320,8 @@ class Checkpoint:
         stored = int(self._header["master"], 16)
         if self._header["seeded"] != seeded or (seeded and stored != fresh):
             advice = (
-                "Resume with the same integer. A RandomState gives other numbers each time it is used: make it anew, "
-                "or pass an integer."
+                "Resume with the same integer (a RandomState gives other numbers each time it is used: make it anew, "
+                "or pass an integer),"
             )
             raise self._differs("another random_state", advice)
         return stored
@@ -290,10 +342,10 @@ class Checkpoint:
             Naming the first difference.
         """
         pickled(search.estimator, "the estimator")
-        versions = _versions(search.estimator)
-        facts = facts_of(search, rows, public_rows, splits, self.salt)
+        facts, packages = facts_of(search, rows, public_rows, splits, self.salt)
+        versions = _versions(packages)
         if spent is not None:
-            facts["price"] = (_price(spent), None)
+            facts["price"] = (_price(spent), None, {})
         if self._new:
             self._write_header(versions, facts, count)
         else:
@@ -326,27 +378,24 @@ class Checkpoint:
 
     def _compare(self, versions, facts, count):
         stored = self._header["versions"]
-        for package in sorted({*stored, *versions}):
-            if stored.get(package) != versions.get(package):
+        for package in sorted(stored.keys() & versions.keys()):  # others come with another setting, named below
+            if stored[package] != versions[package]:
                 raise CheckpointError(
-                    f"checkpoint {self.path!r} was written with {package} {stored.get(package)}, and this is "
-                    f"{versions.get(package)}: its runs could come out differently. Resume with the versions it was "
-                    "written with, or use another path for a new search, which is a new charge."
+                    f"checkpoint {self.path!r} was written with {package} {stored[package]}, and this is "
+                    f"{versions[package]}: its runs could come out differently. Nothing was spent now. Resume with the "
+                    f"versions it was written with, {_OR_ANEW}"
                 )
-        for name, (digest, shown) in facts.items():
-            before = self._header["facts"].get(name, (None, None))
+        for name, (digest, shown, parts) in facts.items():
+            before = self._header["facts"].get(name, (None, None, {}))
             if before[0] != digest:
-                what = f"another {name}"
-                if shown is not None and shown != before[1]:
-                    what = f"{name}={before[1]}, got {shown}"
-                raise self._differs(what)
+                raise self._differs(_difference(name, before, shown, parts))
         if self._header["count"] != count:
-            raise CheckpointError(self._vault.damaged(_HEADER))
+            raise self._differs("another n_iter: from the same coins another number of tries is drawn")
 
-    def _differs(self, what, advice="Call fit with what it was written for."):
+    def _differs(self, what, advice="Restore what it was written for and call fit again,"):
         return CheckpointError(
-            f"checkpoint {self.path!r} was written for {what}. Nothing was spent now. {advice} For another search give "
-            "another path; it is a new charge."
+            f"checkpoint {self.path!r} was written for {what}. Nothing was spent now, and nothing is lost. {advice} "
+            f"{_OR_ANEW}"
         )
 
     # ------------------------------------------------------------------ the charge
@@ -361,19 +410,23 @@ class Checkpoint:
         if ledger is None:
             return
         before = self._charge_state()
+        if before != "charged":
+            # written before, so that a disk that fills up during the charge does not make it a second one
+            self._vault.write(_CHARGE, b"charging")
+            staged = self._vault.stage(_CHARGE, b"charged")
         once = getattr(ledger, "charge_once", None)
         try:
             if callable(once):
                 once(self.salt, spent, delta)
             elif before != "charged":
-                self._vault.write(_CHARGE, b"charging")
                 ledger.charge(spent, delta)
         except _REFUSALS:
             if self._new and before is None:
+                self._vault.unlink(staged)
                 self._remove()  # nothing was spent, and there is nothing to resume
             raise
         if before != "charged":
-            self._vault.write(_CHARGE, b"charged")
+            self._vault.place(staged, _CHARGE)
 
     def _charge_state(self):
         try:
@@ -442,6 +495,7 @@ class _Lock:
             if self._key in self._held:
                 raise self._busy(vault)
             self._fd = vault.open(_LOCK, os.O_RDWR | os.O_CREAT)
+            os.fchmod(self._fd, 0o600)  # whatever the umask has taken away
             try:
                 fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

@@ -1,24 +1,53 @@
 """Digests that say whether a setting or a table is the one a checkpoint was written for.
 
 Equal values give equal digests in every process and session: nothing here depends on addresses, on the
-order of a set or on the state of a generator. Where that cannot be had, the value is refused.
+order of a set, on the place of a file or on the state of a generator. Where that cannot be had, the value is refused.
+
+What is written of a value:
+
+* numbers, text, containers: what they hold, floats bit by bit;
+* arrays and tables: dtype, shape, values, masks, index and names; neither strides nor the format of a sparse matrix;
+* functions and classes of libraries: their name, and the library's version (which the checkpoint compares by itself);
+* other functions and classes: their code, and what it reaches (see ``_fingerprint_code``);
+* estimators: class, parameters and whatever else they hold;
+* other objects: class, and what a pickle of them would hold.
+
+Generators of random numbers are compared by their kind alone: every run is given fresh ones.
 """
 
-import dataclasses
-import functools
+import collections
 import hashlib
-import types
-
-import numpy as np
-from scipy import sparse
+import struct
+from dataclasses import dataclass, field
 
 from skdptune._exceptions import InvalidParameterError
+from skdptune.model_selection._fingerprint_objects import write_any
+from skdptune.model_selection._fingerprint_tables import UnknownError
 
-__all__ = ["fingerprint"]
+__all__ = ["Fingerprint", "Writer", "examine", "fingerprint"]
 
-_BLOCK = 1 << 24  # bytes hashed at a time, so that a large table is never copied whole
-_DEPTH = 60
-_GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator)
+_DEPTH = 80
+_MOST_PARTS = 4096
+_SHORT = 8  # bytes of a part's digest: it only helps to name a difference that the whole digest has found
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What is known of a value.
+
+    Parameters
+    ----------
+    digest : str
+        64 hexadecimal digits: the same for equal values, in every process.
+    parts : dict of str to str
+        Digests of single functions, attributes and the like, by what they are; to name a difference.
+    packages : frozenset of str
+        The libraries that something of the value comes from.
+    """
+
+    digest: str
+    parts: dict = field(default_factory=dict)
+    packages: frozenset = frozenset()
 
 
 def fingerprint(name, value, key=b""):
@@ -52,272 +81,207 @@ def fingerprint(name, value, key=b""):
     >>> fingerprint("s", 1) == fingerprint("s", 1.0)
     False
     """
-    writer = _Writer(hashlib.blake2b(key=key, digest_size=32))
+    return examine(name, value, key).digest
+
+
+def examine(name, value, key=b""):
+    """Return the :class:`Fingerprint` of ``value``; parameters and errors as for :func:`fingerprint`.
+
+    Examples
+    --------
+    >>> sorted(examine("scoring", len).packages)
+    []
+    """
+    writer = Writer(key)
     try:
         writer.value(value)
-    except _UnknownError as error:
-        raise InvalidParameterError(
-            f"checkpoint needs to tell whether {name} is unchanged after a restart, and cannot for an object of type "
-            f"{error}. Leave checkpoint=None, or build {name} from numbers, strings, estimators and functions."
-        ) from None
-    return writer.hash.hexdigest()
+        writer.follow()
+    except UnknownError as error:
+        raise InvalidParameterError(_complaint(name, writer, str(error))) from None
+    except RecursionError:
+        raise InvalidParameterError(_complaint(name, writer, f"{type(value).__name__} nested this deeply")) from None
+    except Exception as error:  # objects may do anything when they are looked at
+        kind = f"{type(value).__name__} that raises {type(error).__name__} when it is looked at"
+        raise InvalidParameterError(_complaint(name, writer, kind)) from None
+    return Fingerprint(writer.hash.hexdigest(), dict(writer.parts), frozenset(writer.packages))
 
 
-class _UnknownError(Exception):
-    pass
+def _complaint(name, writer, kind):
+    where = f" ({writer.where})" if writer.where else ""
+    return (
+        f"checkpoint needs to tell whether {name} is unchanged after a restart, and cannot for an object of type "
+        f"{kind}{where}. Leave checkpoint=None, or build {name} from numbers, strings, estimators and functions that "
+        "hold and read nothing else."
+    )
 
 
-class _Writer:
-    """Feeds a hash with tagged, length-prefixed pieces, so that no two structures look alike."""
+class Writer:
+    """Feeds a hash with tagged, length-prefixed pieces, so that no two structures look alike.
 
-    def __init__(self, hash_):
-        self.hash = hash_
-        self._open = []
+    Parameters
+    ----------
+    key : bytes
+    shallow : bool
+        Whether functions and classes are written by name and code alone: enough to put keys of a dict and members
+        of a set into an order.
+    """
+
+    def __init__(self, key=b"", shallow=False):
+        self._key, self._shallow = key, shallow
+        self.hash = self._fresh()
+        self.parts, self.packages, self.where = {}, set(), ""
+        self._open, self._memo = {}, {}
+        self._tokens, self._namesakes, self._pending = {}, collections.Counter(), collections.deque()
+
+    def _fresh(self):
+        return hashlib.blake2b(key=self._key, digest_size=32)
+
+    # ------------------------------------------------------------------ pieces
 
     def text(self, *parts):
+        """Write plain words and numbers."""
         for part in parts:
             self.raw(str(part).encode("utf-8", "surrogatepass"))
 
     def raw(self, data):
+        """Write bytes."""
         self.hash.update(len(data).to_bytes(8, "big"))
         self.hash.update(data)
 
     def value(self, value):
-        if id(value) in self._open:  # a cycle: what it leads to is being written already
-            self.text("cycle", len(self._open) - self._open.index(id(value)))
-            return
-        if len(self._open) > _DEPTH:
-            raise _UnknownError(type(value).__name__)
-        self._open.append(id(value))
-        try:
-            _write(value, self)
-        finally:
-            self._open.pop()
+        """Write any value."""
+        write = _PLAIN.get(type(value))
+        if write is None:
+            self.raw(self.digest(value))
+        else:
+            write(value, self)
 
-    def mapping(self, items):
-        items = sorted(items, key=lambda item: str(item[0]))
+    def digest(self, value):
+        """Return a digest of ``value`` alone; one that is met again is not walked again."""
+        if id(value) in self._memo:
+            return self._memo[id(value)][1]
+        if id(value) in self._open:  # a cycle: what it leads to is being written already
+            return b"cycle %d" % (len(self._open) - self._open[id(value)])
+        if len(self._open) > _DEPTH:
+            raise UnknownError(f"{type(value).__name__} nested this deeply")
+        outer, self.hash = self.hash, self._fresh()
+        self._open[id(value)] = len(self._open)
+        try:
+            write_any(value, self)
+            digest = self.hash.digest()
+        finally:
+            self.hash = outer
+            del self._open[id(value)]
+        self._memo[id(value)] = value, digest  # kept alive, or its address could be used again
+        return digest
+
+    def labelled(self, label, value):
+        """Write ``value``, and remember its digest under a label that a person understands."""
+        before, self.where = self.where, label
+        self.value(value)
+        self.where = before
+        self._remember(label, self._digest_of(value))
+
+    def _digest_of(self, value):
+        inner = Writer(self._key) if type(value) in _PLAIN else None
+        if inner is None:
+            return self.digest(value)
+        inner.value(value)
+        return inner.hash.digest()
+
+    def _remember(self, label, digest):
+        if len(self.parts) < _MOST_PARTS or label in self.parts:
+            before = bytes.fromhex(self.parts.get(label, ""))
+            if before:
+                digest = hashlib.blake2b(before + digest).digest()
+            self.parts[label] = digest[:_SHORT].hex()
+
+    def mapping(self, items, label=None):
+        """Write pairs, in an order that does not depend on the one they come in.
+
+        ``label``, if given, makes the label of the value of each name.
+        """
+        items = list(items)
+        if not all(type(key) is str for key, _ in items):
+            items = sorted(items, key=lambda item: self.order_of(item[0]))
+        else:
+            items.sort(key=lambda item: item[0])
         self.text(len(items))
         for key, value in items:
             self.value(key)
-            self.value(value)
+            if label is None:
+                self.value(value)
+            else:
+                self.labelled(label(key), value)
 
+    def order_of(self, value):
+        """Return a digest to sort by: it neither depends on what was written before, nor changes that."""
+        writer = Writer(self._key, shallow=True)
+        writer.value(value)
+        return writer.hash.digest()
 
-def _name(kind):
-    return f"{kind.__module__}.{kind.__qualname__}"
+    # ------------------------------------------------------------------ functions and classes: by reference
 
+    def refer(self, value, name, label, write, own):
+        """Write a name for ``value``; what it is made of is written later, once, by ``write(value, writer)``.
 
-@functools.singledispatch
-def _write(value, out):
-    for applies, write in _BY_SHAPE:
-        if applies(value):
-            write(value, out)
+        A program is a graph with cycles. Written one by one, in the order in which they are met, its nodes need no
+        recursion, and the digest of each says what has changed in that one. ``own(value)`` is what tells
+        namesakes apart.
+        """
+        if self._shallow:
+            self.text("ref", name, own(value))
             return
-    _write_object(value, out)
+        if id(value) not in self._tokens:
+            self._tokens[id(value)] = value, f"{name}#{self._namesakes[name]}"
+            self._namesakes[name] += 1
+            self._pending.append((value, label, write))
+        self.text("ref", self._tokens[id(value)][1])
+
+    def follow(self):
+        """Write everything that was referred to."""
+        while self._pending:
+            value, label, write = self._pending.popleft()
+            outer, self.hash, self.where = self.hash, self._fresh(), label
+            write(value, self)
+            digest, self.hash = self.hash.digest(), outer
+            self._remember(label, digest)
+            self.raw(digest)
+        self.where = ""
 
 
-def _write_object(value, out):
-    """Write any other object: its class and what it holds."""
-    state = dict(getattr(value, "__dict__", {}))
-    for kind in type(value).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for slot in (slots,) if isinstance(slots, str) else slots:
-            if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
-                state[slot] = getattr(value, slot)
-    if not state and type(value).__reduce_ex__ is object.__reduce_ex__ and type(value).__reduce__ is object.__reduce__:
-        if type(value).__flags__ & (1 << 9):  # a class made in Python, and empty
-            out.text("object", _name(type(value)))
-            return
-        raise _UnknownError(type(value).__name__)
-    if not state:
-        try:
-            reduced = value.__reduce_ex__(2)
-        except Exception:
-            raise _UnknownError(type(value).__name__) from None
-        out.text("reduced", _name(type(value)))
-        out.value(reduced if isinstance(reduced, str) else tuple(part for part in reduced[:3]))
-        return
-    out.text("object", _name(type(value)))
-    # what was computed on demand may be there or not
-    cached = {name for kind in type(value).__mro__ for name, member in vars(kind).items() if _is_cached(member)}
-    out.mapping((name, item) for name, item in state.items() if name not in cached)
-
-
-def _is_cached(member):
-    return isinstance(member, functools.cached_property)
-
-
-@_write.register(type(None))
-@_write.register(bool)
-@_write.register(int)
-@_write.register(float)
-@_write.register(complex)
-@_write.register(str)
-@_write.register(type(Ellipsis))
 def _write_plain(value, out):
-    out.text(type(value).__name__, repr(value))
+    out.text(type(value).__name__, value)
 
 
-@_write.register(bytes)
-@_write.register(bytearray)
+def _write_float(value, out):
+    out.text("float")
+    out.raw(struct.pack(">d", value))  # by its bits: nan is nan, and -0.0 is not 0.0
+
+
+def _write_complex(value, out):
+    out.text("complex")
+    out.raw(struct.pack(">dd", value.real, value.imag))
+
+
 def _write_bytes(value, out):
-    out.text("bytes")
-    out.raw(bytes(value))
+    out.text(type(value).__name__)
+    out.raw(value)
 
 
-@_write.register(np.generic)
-def _write_scalar(value, out):
-    out.text("scalar", value.dtype.str, repr(value.item()))
+def _write_int(value, out):
+    out.text("int", hex(value))  # no limit on the number of digits
 
 
-@_write.register(list)
-@_write.register(tuple)
-def _write_sequence(value, out):
-    out.text(_name(type(value)), len(value))
-    for item in value:
-        out.value(item)
-
-
-@_write.register(set)
-@_write.register(frozenset)
-def _write_set(value, out):
-    out.text("set", len(value))
-    for digest in sorted(fingerprint("set", item) for item in value):
-        out.text(digest)
-
-
-@_write.register(dict)
-def _write_dict(value, out):
-    out.text("dict")
-    out.mapping(value.items())
-
-
-@_write.register(range)
-def _write_range(value, out):
-    out.text("range", value.start, value.stop, value.step)
-
-
-@_write.register(type)
-def _write_type(value, out):
-    out.text("type", _name(value))
-
-
-@_write.register(types.ModuleType)
-def _write_module(value, out):
-    out.text("module", value.__name__)
-
-
-@_write.register(types.BuiltinFunctionType)
-@_write.register(np.ufunc)
-def _write_builtin(value, out):
-    out.text("builtin", getattr(value, "__module__", ""), value.__name__)
-
-
-@_write.register(types.FunctionType)
-def _write_function(value, out):
-    out.text("function", value.__module__, value.__qualname__)
-    _write_code(value.__code__, out)
-    out.value(value.__defaults__)
-    out.value(value.__kwdefaults__)
-    for cell in value.__closure__ or ():
-        out.value(cell.cell_contents)
-
-
-@_write.register(types.CodeType)
-def _write_code(value, out):
-    out.text("code", value.co_name, value.co_names, value.co_varnames)
-    out.raw(value.co_code)
-    out.value(value.co_consts)
-
-
-@_write.register(types.MethodType)
-def _write_method(value, out):
-    out.text("method")
-    out.value(value.__func__)
-    out.value(value.__self__)
-
-
-@_write.register(functools.partial)
-def _write_partial(value, out):
-    out.text("partial")
-    out.value((value.func, value.args, value.keywords))
-
-
-@_write.register(np.ndarray)
-def _write_array(value, out):
-    out.text("array", value.dtype.str if value.dtype.names is None else value.dtype.descr, value.shape)
-    if value.dtype.hasobject:
-        _write_cells(value.ravel().tolist(), out)
-        return
-    flat = value.reshape(len(value), -1) if value.ndim > 1 and len(value) else value.reshape(-1)
-    rows = max(1, _BLOCK // max(1, flat[:1].nbytes))
-    for first in range(0, len(flat), rows):
-        # byte by byte: a value and its copy in another order look the same, -0.0 and 0.0 do not
-        out.hash.update(np.ascontiguousarray(flat[first : first + rows]).data.cast("B"))
-
-
-def _write_cells(cells, out):
-    if all(type(cell) is str for cell in cells):
-        encoded = [cell.encode("utf-8", "surrogatepass") for cell in cells]
-        out.text("strings")
-        out.raw(np.array([len(text) for text in encoded], dtype="<i8").tobytes())
-        out.raw(b"".join(encoded))
-        return
-    for cell in cells:
-        out.value(cell)
-
-
-def _write_generator(value, out):
-    # every run gets its own randomness, whatever generator a setting holds
-    out.text("generator", _name(type(value)))
-
-
-def _write_frozen(value, out):
-    dist = value.dist
-    out.text("distribution", _name(type(dist)), dist.name, getattr(dist, "a", ""), getattr(dist, "b", ""))
-    out.value((tuple(value.args), dict(value.kwds), getattr(dist, "_histogram", None)))
-
-
-def _write_sparse(value, out):
-    csr = value.tocsr().copy()
-    csr.sum_duplicates()
-    out.text("sparse", csr.shape)
-    for part in (csr.data, csr.indices.astype(np.int64), csr.indptr.astype(np.int64)):
-        out.value(part)
-
-
-def _write_frame(value, out):
-    names = list(value.columns)
-    out.text("frame", type(value).__name__, len(names))
-    for position, name in enumerate(names):
-        column = value.iloc[:, position] if hasattr(value, "iloc") else value[name]
-        out.text(name, column.dtype)
-        out.value(list(getattr(column.dtype, "categories", ())))
-        out.value(np.asarray(column))
-
-
-def _write_estimator(value, out):
-    out.text("estimator", _name(type(value)))
-    out.mapping(value.get_params(deep=False).items())
-    fitted = {n: v for n, v in vars(value).items() if n.endswith("_") and not n.startswith("_")}
-    out.mapping(fitted.items())
-
-
-def _write_dataclass(value, out):
-    out.text("dataclass", _name(type(value)))
-    out.mapping((field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value))
-
-
-def _write_arraylike(value, out):
-    out.text("arraylike", _name(type(value)))
-    out.value(np.asarray(value))
-
-
-_BY_SHAPE = (
-    (lambda value: isinstance(value, _GENERATORS), _write_generator),
-    (lambda value: all(hasattr(value, name) for name in ("dist", "args", "kwds")), _write_frozen),
-    (sparse.issparse, _write_sparse),
-    (lambda value: hasattr(value, "columns") and hasattr(value, "dtypes"), _write_frame),
-    (lambda value: hasattr(value, "get_params"), _write_estimator),
-    (dataclasses.is_dataclass, _write_dataclass),
-    (lambda value: hasattr(value, "__array__") and hasattr(value, "dtype"), _write_arraylike),
-)
+_PLAIN = {
+    type(None): _write_plain,
+    bool: _write_plain,
+    int: _write_int,
+    float: _write_float,
+    complex: _write_complex,
+    str: _write_plain,
+    bytes: _write_bytes,
+    bytearray: _write_bytes,
+    type(Ellipsis): _write_plain,
+    type(NotImplemented): _write_plain,
+}

@@ -111,7 +111,12 @@ class Store:
         self.ref = ref
         self._lock = threading.Lock()
         self._vault = Vault(ref.path) if vault is None else vault
-        self._marks = self._vault.open(_MARKS, os.O_RDWR)
+        self._marks = None
+        try:
+            self._marks = self._vault.open(_MARKS, os.O_RDWR)
+        except BaseException:
+            self._vault.close()
+            raise
         self._best = None
         self._best_name = f"{_BEST}{secrets.token_hex(8)}"
 
@@ -127,6 +132,7 @@ class Store:
         try:
             fd = os.open(_MARKS, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=vault.fd)
             try:
+                os.fchmod(fd, 0o600)  # whatever the umask takes away
                 os.ftruncate(fd, count * _MARK.size)
                 if count and hasattr(os, "posix_fallocate"):
                     os.posix_fallocate(fd, 0, count * _MARK.size)  # a full disk shows now, not in the middle
@@ -201,7 +207,10 @@ class Store:
             raise self.damaged(_MARKS)
         block = 4096
         for first in range(0, count, block):
-            data = os.pread(self._marks, block * _MARK.size, first * _MARK.size)
+            try:
+                data = os.pread(self._marks, block * _MARK.size, first * _MARK.size)
+            except OSError as error:
+                raise self._vault.failed(error) from None
             for i in range(len(data) // _MARK.size):
                 mark = Mark.unpack(data[i * _MARK.size : (i + 1) * _MARK.size], first + i)
                 if mark is None:

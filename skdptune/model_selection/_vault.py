@@ -1,5 +1,10 @@
 """A folder that only its owner can enter, whose files are checked before they are believed.
 
+What protects it is the system: mode 0700, the owner, no links, all checked before anything is read. The digest of a
+file finds damage, not malice: whoever can write into the folder is this user, or root, and could change the program
+as well; a key would lie where they can read it. A folder that somebody else has packed is therefore never to be
+resumed from: its records are pickles.
+
 Everything is done relative to a descriptor of the folder, so that nobody can put another folder, or a
 link, in its place half-way. Files are written beside their place, flushed to the disk and renamed:
 a reader finds the old file or the new one, never half of one.
@@ -62,19 +67,38 @@ class Vault:
     def make(cls, path):
         """Open the folder, after making it if it does not exist (its parent must)."""
         try:
+            path = os.path.abspath(path)
             os.mkdir(path, 0o700)
         except FileExistsError:
             pass
         except OSError as error:
             raise CheckpointError(
-                f"checkpoint {os.path.abspath(path)!r} cannot be made: {error.strerror}. Make its parent folder, or "
-                "give another path."
+                f"checkpoint {path!r} cannot be made: {error.strerror}. Make its parent folder, or give another path."
             ) from None
         return cls(path)
 
     def names(self):
-        """Return the names of all files, partial ones left out."""
-        return sorted(name for name in os.listdir(self.fd) if not name.startswith(_PARTIAL))
+        """Return the names of all files, partial ones left out.
+
+        Raises
+        ------
+        CheckpointError
+            If the disk fails.
+        """
+        return sorted(name for name in self._entries() if not name.startswith(_PARTIAL))
+
+    def _entries(self):
+        try:
+            return os.listdir(self.fd)
+        except OSError as error:
+            raise CheckpointError(self._unreadable(error)) from None
+
+    def _unreadable(self, error, name=None):
+        what = "" if name is None else f"{name!r} in the "
+        return (
+            f"{what}checkpoint {self.path!r} cannot be used: {error.strerror}. What was charged stays charged, and "
+            "nothing is lost. Mend the disk, or the rights of this user, and call fit again with the same arguments."
+        )
 
     def open(self, name, flags=os.O_RDONLY):
         """Return a descriptor of the file ``name``, after checking whose it is.
@@ -90,7 +114,9 @@ class Vault:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise CheckpointError(self._distrust(name, error.strerror)) from None
+            strange = error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
+            text = self._distrust(name, error.strerror) if strange else self._unreadable(error, name)
+            raise CheckpointError(text) from None
         info = os.fstat(fd)
         mine = stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid() and info.st_nlink == 1
         if not mine or stat.S_IMODE(info.st_mode) & 0o077:
@@ -113,8 +139,13 @@ class Vault:
             If it is damaged.
         FileNotFoundError
         """
-        with os.fdopen(self.open(name), "rb") as file:
-            content = file.read()
+        try:
+            with os.fdopen(self.open(name), "rb") as file:
+                content = file.read()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise CheckpointError(self._unreadable(error, name)) from None
         head, digest, body = content[: len(_HEAD)], content[len(_HEAD) :][:32], content[len(_HEAD) + 32 :]
         if head != _HEAD or _DIGEST(body).digest() != digest:
             raise CheckpointError(self.damaged(name))
@@ -128,7 +159,7 @@ class Vault:
             "to start a new search, which is a new charge."
         )
 
-    def write(self, name, body, sync=True):
+    def write(self, name, body):
         """Store ``body`` under ``name``: afterwards the file holds it all, or what it held before.
 
         Raises
@@ -136,21 +167,34 @@ class Vault:
         CheckpointError
             If the disk is full or fails.
         """
+        self.place(self.stage(name, body), name)
+
+    def stage(self, name, body):
+        """Store ``body`` beside its place, and return a handle for :meth:`place`, which then needs no more room."""
         partial = f"{_PARTIAL}{os.getpid()}-{threading.get_ident()}-{name}"
-        try:
+        with self._or_without(partial):
             fd = os.open(
                 partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.fd
             )
             try:
                 os.fchmod(fd, 0o600)
                 write_all(fd, _HEAD + _DIGEST(body).digest() + body)
-                if sync:
-                    os.fsync(fd)
+                os.fsync(fd)
             finally:
                 os.close(fd)
-            os.rename(partial, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
-            if sync:
-                os.fsync(self.fd)
+        return partial
+
+    def place(self, staged, name):
+        """Put what was staged into its place."""
+        with self._or_without(staged):
+            os.rename(staged, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+            os.fsync(self.fd)
+
+    @contextlib.contextmanager
+    def _or_without(self, partial):
+        """Remove a partial file, and say what it means, if the disk fails."""
+        try:
+            yield
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.unlink(partial, dir_fd=self.fd)
@@ -171,9 +215,14 @@ class Vault:
 
     def sweep(self):
         """Remove partial files of processes that were killed."""
-        for name in os.listdir(self.fd):
+        for name in self._entries():
             if name.startswith(_PARTIAL):
-                self.unlink(name)
+                try:
+                    self.unlink(name)
+                except OSError as error:
+                    strange = error.errno in (errno.EISDIR, errno.EPERM)
+                    text = self._distrust(name, error.strerror) if strange else self._unreadable(error, name)
+                    raise CheckpointError(text) from None
 
     def close(self):
         """Let go of the folder."""

@@ -22,12 +22,10 @@ from skdptune import PrivateRandomSearchCV
 from skdptune._exceptions import (
     AllRunsFailedError,
     BudgetExceededError,
-    CandidateRefusedError,
     CheckpointError,
     PublicSeedWarning,
     RunFailedError,
 )
-from skdptune.candidates import find_adapter
 from skdptune.ledger import PrivacyLedger
 from skdptune.model_selection import _checkpoint, _store, _vault
 from skdptune.model_selection._search import Runner
@@ -396,15 +394,6 @@ def test_path_objects_are_paths(tmp_path):
     assert fitted.checkpoint is path and not path.exists()
 
 
-def test_an_inner_search_takes_no_checkpoint_and_no_time_out(folder):
-    adapter = find_adapter(search(folder, random_state=None))
-    adapter.check("zero-out")
-    assert adapter.fit(X, Y, classes=np.array([0, 1]), seed=5).best_params_ is not None
-    assert not os.path.exists(folder)
-    with pytest.raises(CandidateRefusedError, match="run_timeout=None"):
-        find_adapter(search(None, run_timeout=3.0)).check("zero-out")
-
-
 def test_the_report_says_who_may_read_the_folder(folder):
     texts = search(folder, random_state=None, run_timeout=60).privacy_cost(40).assumptions
     assert "The checkpoint folder is read by the curator alone." in texts
@@ -438,8 +427,8 @@ def test_a_full_disk_is_a_clear_error_at_every_write(folder, monkeypatch):
                 break
             except CheckpointError as error:
                 assert "No space left on device" in str(error) and "Make room" in str(error)
-                assert ledger.charges <= 2
-    assert outcome(fitted) == expected
+                assert ledger.charges <= 1
+    assert outcome(fitted) == expected and ledger.charges == 1
     assert n > 5
 
 

@@ -12,15 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import KFold, cross_val_score
 
 from skdptune import PrivateRandomSearchCV
-from skdptune._exceptions import (
-    CheckpointError,
-)
+from skdptune._exceptions import CheckpointError, InvalidParameterError, InvalidTypeError
 from skdptune.model_selection import _checkpoint, _vault
-from skdptune.run_counts import Fixed
+from skdptune.run_counts import Fixed, FromScipy
 from tests.candidates.toys import GaussianToy
 from tests.model_selection.checkpoint_tools import (
     MARKS,
@@ -70,6 +68,108 @@ def test_another_search_is_refused_and_nothing_is_spent(begun, changes, message)
     assert ledger is None or ledger.charges == 0
     assert marks(begun) == before
     search(begun).fit(X, Y)  # and the search itself still goes on
+
+
+_CANDIDATE = """
+import os
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from skdptune.scoring import AccuracyScorer
+
+SHIFT = 0.0
+
+def shifted(z):
+    return z + SHIFT
+
+class Mine(ClassifierMixin, BaseEstimator):
+    levels = (0, 1)
+
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+
+    def rdp_curve(self, orders):
+        return np.asarray(orders) / 2
+
+    def fit(self, X, y):
+        if "STOP" in os.environ:
+            raise KeyboardInterrupt
+        self.classes_, self.z_ = np.array(self.levels), shifted(self.random_state.normal())
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), int(self.z_ > 0))
+
+class Score(AccuracyScorer):
+    weight = 1.0
+"""
+
+
+def _of_a_script(folder, source=_CANDIDATE):
+    names = {"__name__": "__main__"}
+    exec(compile(source, "script.py", "exec"), names)
+    return PrivateRandomSearchCV(
+        names["Mine"](), {}, n_iter=Fixed(4), scoring=names["Score"](), classes=[0, 1], checkpoint=folder
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("return z + SHIFT", "return z - SHIFT", "parameter estimator: code of function shifted has changed"),
+        ("SHIFT = 0.0", "SHIFT = 9.0", "parameter estimator: global SHIFT that function shifted reads has changed"),
+        ("levels = (0, 1)", "levels = (1, 0)", "parameter estimator: attribute levels of class Mine has changed"),
+        ("self.z_ > 0", "self.z_ > 1", "parameter estimator: code of function Mine.predict has changed"),
+        ("weight = 1.0", "weight = 2.0", "parameter scoring: attribute weight of class Score has changed"),
+    ],
+)
+def test_an_edited_candidate_or_scorer_is_refused_by_name(folder, monkeypatch, before, after, message):
+    monkeypatch.setenv("STOP", "1")
+    with pytest.raises(KeyboardInterrupt):
+        _of_a_script(folder).fit(X, Y)
+    monkeypatch.delenv("STOP")
+    assert _CANDIDATE.count(before) == 1
+    with pytest.raises(CheckpointError, match=message) as caught:
+        _of_a_script(folder, _CANDIDATE.replace(before, after)).fit(X, Y)
+    assert "another folder" in str(caught.value) and "the first one stays" in str(caught.value)
+    # what sets nothing may be edited
+    _of_a_script(folder, "# a remark\n\n" + _CANDIDATE).fit(X, Y)
+    assert not os.path.exists(folder)
+
+
+def _weights(*parts):
+    return scipy.stats.rv_discrete(values=(range(1, len(parts) + 1), parts))()
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("n_iter", lambda parts: FromScipy(_weights(*parts))),
+        ("param_distributions", lambda parts: {"s": _weights(*parts)}),
+    ],
+)
+def test_other_weights_of_a_distribution_are_refused(folder, name, kinds):
+    interrupt(search(folder).set_params(**{name: kinds([0.0, 0.25, 0.75])}), after=0)
+    with pytest.raises(CheckpointError, match=f"another {name}|{name}="):
+        search(folder).set_params(**{name: kinds([0.0, 0.75, 0.25])}).fit(X, Y)
+    search(folder).set_params(**{name: kinds([0.0, 0.25, 0.75])}).fit(X, Y)
+
+
+def test_another_index_is_another_table_and_says_so(folder):
+    frame = pd.DataFrame(X, columns=list("abc"))
+    interrupt(search(folder), X=frame)
+    with pytest.raises(CheckpointError, match=r"another X \(X: its index has changed\)"):
+        search(folder).fit(frame.set_axis(range(5, 45)), Y)
+    with pytest.raises(CheckpointError, match=r"another X \(X: its column names has changed\)|column names"):
+        search(folder).fit(frame.rename_axis(columns="kind"), Y)
+    search(folder).fit(frame.copy(), Y)
+
+
+def test_what_cannot_be_compared_is_refused_before_it_costs(folder):
+    ledger, scorer = Ledger(), _of_a_script(folder).scoring
+    type(scorer).lines = (line for line in ())
+    with pytest.raises(InvalidParameterError, match="scoring is unchanged.*generator.*attribute lines of class Score"):
+        search(folder, ledger=ledger, scoring=scorer).fit(X, Y)
+    assert ledger.charges == 0 and os.listdir(folder) == ["lock"]
 
 
 def _one_more(array):
@@ -152,6 +252,47 @@ def test_folds_of_a_cross_validation_cannot_share_a_checkpoint(begun):
         cross_val_score(search(begun), X, Y, cv=2, error_score="raise")
 
 
+# ---------------------------------------------------------------- paths
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "message"),
+    [
+        ("a\0b", InvalidParameterError, "a path that this file system can hold"),
+        ("a\ud800b", InvalidParameterError, "a path that this file system can hold"),
+        ("~no_such_user_here/kept", InvalidParameterError, "home folder of a user that exists"),
+        (7, InvalidTypeError, "path of a folder"),
+        (True, InvalidTypeError, "path of a folder"),
+        (["a"], InvalidTypeError, "path of a folder"),
+        ("x" * 5000, CheckpointError, "cannot be made"),
+        ("/dev/null/kept", CheckpointError, "cannot be made"),
+        ("/dev/null", CheckpointError, "must be a folder"),
+    ],
+)
+def test_paths_that_cannot_be_are_refused(path, error, message):
+    ledger = Ledger()
+    with pytest.raises(error, match=message):
+        search(path, ledger=ledger).fit(X, Y)
+    assert ledger.charges == 0
+
+
+def test_home_is_where_it_is_for_the_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    interrupt(search("~/kept"))
+    assert (tmp_path / "kept" / "header").exists() and not (tmp_path / "~").exists()
+    search(pathlib.Path("~/kept")).fit(X, Y)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_working_folder_that_is_gone_is_said(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(CheckpointError, match="cannot be made"):
+        search("kept").fit(X, Y)
+
+
 # ---------------------------------------------------------------- a folder that cannot be trusted or read
 
 
@@ -232,6 +373,57 @@ def test_damage_is_found(folder, name, how):
     assert ledger.charges == 1
 
 
+def _swap(begun, name, kind):
+    path = os.path.join(begun, name)
+    if os.path.exists(path):
+        os.rename(path, os.path.join(os.path.dirname(begun), "aside"))
+    {"folder": os.mkdir, "loop": lambda p: os.symlink(name, p), "pipe": lambda p: os.mkfifo(p, 0o600)}[kind](path)
+
+
+@pytest.mark.parametrize("kind", ["folder", "loop", "pipe"])
+@pytest.mark.parametrize("name", ["header", "marks", "charge", "lock", "best-0", ".partial-1-2-header"])
+def test_other_things_in_the_place_of_files_are_refused_and_leave_nothing_open(folder, name, kind):
+    ledger = Ledger()
+    interrupt(search(folder, ledger=ledger))
+    _swap(folder, name, kind)
+    if name.startswith(".partial") and kind != "folder":  # swept, whatever they are
+        search(folder, ledger=ledger).fit(X, Y)
+        return
+    before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else None
+    with pytest.raises(CheckpointError, match="cannot be trusted|not a plain file"):
+        search(folder, ledger=ledger).fit(X, Y)
+    assert before is None or len(os.listdir("/proc/self/fd")) == before
+    assert ledger.charges == 1
+
+
+def test_a_disk_that_cannot_be_read_is_a_clear_error(begun, monkeypatch):
+    def fails(*_):
+        raise OSError(5, "Input/output error")
+
+    for name in ("listdir", "pread"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, fails)
+            with pytest.raises(CheckpointError, match="Input/output error.*charged"):
+                search(begun).fit(X, Y)
+    search(begun).fit(X, Y)
+
+
+def test_a_folder_may_be_moved(begun, tmp_path):
+    os.rename(begun, tmp_path / "elsewhere")
+    search(tmp_path / "elsewhere").fit(X, Y)
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_umask_of_the_user_does_not_matter(folder):
+    before = os.umask(0o277)
+    try:
+        interrupt(search(folder))
+        assert os.stat(os.path.join(folder, "marks")).st_mode & 0o777 == 0o600
+        search(folder).fit(X, Y)
+    finally:
+        os.umask(before)
+
+
 def test_marks_without_the_record_they_vouch_for_are_damage(begun):
     for name in os.listdir(begun):
         if name.startswith("best-"):
@@ -244,6 +436,11 @@ def test_a_header_that_was_never_finished_is_a_new_search(begun):
     header = pathlib.Path(begun, "header")
     header.rename(pathlib.Path(begun, ".partial-1-2-header"))
     ledger = Ledger()
+    with pytest.raises(CheckpointError, match="header.*damaged"):  # not if a run has left a record: nothing is lost
+        search(begun, random_state=5, ledger=ledger).fit(X, Y)
+    for name in os.listdir(begun):
+        if name.startswith("best-"):
+            os.unlink(os.path.join(begun, name))
     search(begun, random_state=5, ledger=ledger).fit(X, Y)
     assert ledger.charges == 1
 
@@ -300,23 +497,15 @@ def test_two_processes_cannot_share_a_folder_and_a_dead_one_does_not_block(begun
     search(begun).fit(X, Y)
 
 
-def test_a_candidate_edited_to_cost_less_is_not_resumed(tmp_path):
-    """Classes are compared by name: what they cost must be compared by itself."""
-    import numpy as np
-    from sklearn.base import BaseEstimator, ClassifierMixin
+def test_a_candidate_that_costs_less_now_is_not_resumed(tmp_path, monkeypatch):
+    """What a candidate reads from elsewhere is not compared: what it costs must be compared by itself."""
 
-    from skdptune import PrivateRandomSearchCV
-    from skdptune.exceptions import CheckpointError
-    from skdptune.run_counts import Fixed
-
-    class Edited(ClassifierMixin, BaseEstimator):
-        scale, stop = 1.0, True
-
+    class Elsewhere(ClassifierMixin, BaseEstimator):
         def rdp_curve(self, orders):
-            return np.asarray(orders) / (2 * self.scale**2)
+            return np.asarray(orders) / (2 * float(os.environ["SCALE"]) ** 2)
 
         def fit(self, X, y):
-            if self.stop:
+            if "STOP" in os.environ:
                 raise KeyboardInterrupt
             self.classes_ = np.unique(y)
             return self
@@ -325,15 +514,18 @@ def test_a_candidate_edited_to_cost_less_is_not_resumed(tmp_path):
             return np.zeros(len(X), dtype=int)
 
     path = tmp_path / "kept"
-    search = PrivateRandomSearchCV(Edited(), {}, n_iter=Fixed(3), classes=[0, 1], checkpoint=path)
+    search = PrivateRandomSearchCV(Elsewhere(), {}, n_iter=Fixed(3), classes=[0, 1], checkpoint=path)
     rows = np.zeros((60, 1)), np.arange(60) % 2
+    monkeypatch.setenv("SCALE", "1.0")
+    monkeypatch.setenv("STOP", "1")
     with pytest.raises(KeyboardInterrupt):
         search.fit(*rows)
-    Edited.scale, Edited.stop = 10.0, False
+    monkeypatch.setenv("SCALE", "10.0")
+    monkeypatch.delenv("STOP")
     with pytest.raises(CheckpointError, match="another price"):
         search.fit(*rows)
     assert not hasattr(search, "privacy_spent_")
-    Edited.scale = 1.0
+    monkeypatch.setenv("SCALE", "1.0")
     assert search.fit(*rows).privacy_spent_.epsilon(1e-5) > 3
 
 
