@@ -132,6 +132,7 @@ if any((_examples / name).exists() for name in ("README.rst", "README.txt", "GAL
         "ignore_pattern": r"benchmarks|audits|__init__",
         "download_all_examples": False,
         "show_signature": False,
+        "default_thumb_file": str(HERE / "_static" / "logo.svg"),
         "show_memory": False,
         "min_reported_time": 1_000_000,
         "remove_config_comments": True,

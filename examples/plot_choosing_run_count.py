@@ -13,6 +13,7 @@ import time
 
 from skdptune.accounting import PrivacyCurve, best_of, optimal_run_count, plan
 from skdptune.displays import PlanDisplay, RunCountDisplay
+from skdptune.report import round_down, round_up
 from skdptune.run_counts import Geometric, Logarithmic, Poisson, TruncatedNegativeBinomial
 
 start = time.perf_counter()
@@ -26,7 +27,7 @@ display = RunCountDisplay.from_run_count(
 )
 
 # %%
-# What they cost is another matter. One run adds Gaussian noise of multiplier 3: epsilon 1.27 at delta 1e-5. Each
+# What they cost is another matter. One run adds Gaussian noise of multiplier 3: epsilon below 1.28 at delta 1e-5. Each
 # marker is a whole search, priced exactly, with means from 1.5 to 60: to the left is cheaper, higher is better. For few
 # tries the negative binomials win, for many tries the geometric one; Poisson pays most for each of its few.
 single = PrivacyCurve.gaussian(3.0)
@@ -56,7 +57,7 @@ budget = plan(
     expected_quantile=0.9,
 )
 print(budget)
-print("best:", budget.best["distribution"], f"leaves {budget.best['single_run_epsilon']:.3f} for one run")
+print("best:", budget.best["distribution"], f"leaves {round_up(budget.best['single_run_epsilon'], 3)} for one run")
 display = PlanDisplay.from_plan(budget, delta=delta)
 display.ax_.set_title("What a search of epsilon 2.2 leaves for each run")
 
@@ -64,7 +65,7 @@ display.ax_.set_title("What a search of epsilon 2.2 leaves for each run")
 # The optimal distribution is a run count like any other: it can be saved as JSON, given as ``n_iter``, and priced.
 best = optimal_run_count(single, delta, expected_quantile=0.9, max_mean=16.2)
 low, high = best.bracket
-print(f"epsilon {high:.4f} (no distribution with these wishes costs less than {low:.4f})")
+print(f"epsilon {round_up(high)} (no distribution with these wishes costs less than {round_down(low)})")
 print(f"mean {best.mean:.2f}, 99 % of searches within {best.quantile(0.99)} runs")
 assert high <= best_of(single, TruncatedNegativeBinomial(16.2, 2)).epsilon(delta)
 

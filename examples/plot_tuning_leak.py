@@ -16,7 +16,7 @@ well anybody could tell.
 # world.
 import time
 
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt  # pip install "skdptune[plot]"
 import numpy as np
 from scipy.stats import beta
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -26,6 +26,7 @@ from sklearn.svm import SVC
 from skdptune import PrivacyCurve, PrivateRandomSearchCV
 from skdptune.accounting import trade_off
 from skdptune.displays import TradeOffDisplay
+from skdptune.report import round_down, round_up
 from skdptune.run_counts import Geometric
 
 start = time.perf_counter()
@@ -100,11 +101,8 @@ search = PrivateRandomSearchCV(
 price = search.privacy_cost(n_samples=48)
 
 
-def up(value):
-    return f"{np.ceil(1000 * value) / 1000:.3f}"  # what is promised is rounded up
-
-
-print(f"single run epsilon {up(price.single_run.epsilon(1e-3))}, whole search {up(price.epsilon(1e-3))} at delta 1e-3")
+single, whole = (round_up(cost.epsilon(1e-3), 3) for cost in (price.single_run, price))
+print(f"single run epsilon {single}, whole search {whole} at delta 1e-3")
 
 private, probes, right = {}, {}, []
 outlier = np.array([[7.9, -8.0]])
@@ -145,8 +143,8 @@ attacks = {
     "model, private search": attack(probes[False], probes[True]),
 }
 for name, (false, true) in attacks.items():
-    print(f"{name:<23} false alarms {false[0]:.2f} [{false[1]:.2f}, {false[2]:.2f}], "
-          f"outliers found {true[0]:.2f} [{true[1]:.2f}, {true[2]:.2f}]")
+    print(f"{name:<23} false alarms {false[0]:.2f} [{round_down(false[1], 2)}, {round_up(false[2], 2)}], "
+          f"outliers found {true[0]:.2f} [{round_down(true[1], 2)}, {round_up(true[2], 2)}]")
 
 # %%
 # And how well could anybody tell who sees everything that the search publishes: alpha, score and model? For one row,
@@ -164,11 +162,11 @@ def found_at_most(false_alarms, rows):
 for name, (false, true) in attacks.items():
     bound = float(found_at_most(false[2], 8))
     verdict = "above" if true[1] > bound else "within"
-    print(f"{name:<23} at least {true[1]:.2f} found with at most {false[2]:.2f} false alarms: {verdict} "
-          f"the private search's bound {up(bound)} for eight rows")
+    print(f"{name:<23} at least {round_down(true[1], 2)} found with at most {round_up(false[2], 2)} false alarms: "
+          f"{verdict} the private search's bound {round_up(bound)} for eight rows")
     assert (verdict == "above") == (name == "alpha, ordinary search")
-print(f"one row, 5 % false alarms: at most {up(found_at_most(0.05, 1))} found; "
-      f"eight rows: at most {up(found_at_most(0.05, 8))}")
+print(f"one row, 5 % false alarms: at most {round_up(found_at_most(0.05, 1))} found; "
+      f"eight rows: at most {round_up(found_at_most(0.05, 8))}")
 
 # %%
 # The figure. Left and middle: which alpha was chosen, how often. Right: the attacks, with their intervals, beside what
@@ -197,7 +195,7 @@ for (name, (false, true)), marker in zip(attacks.items(), "*sD", strict=True):
         color="#00906a" if "private" in name else "#a8741a", label=f"attack on {name}", clip_on=False, zorder=3,
     )
 axes[2].set(xlim=(-0.04, 1.02), ylim=(-0.04, 1.02))
-axes[2].set_title(f"What an attacker reaches\nprivate search: epsilon {up(price.epsilon(1e-3))} at delta 1e-3")
+axes[2].set_title(f"What an attacker reaches\nprivate search: epsilon {round_up(price.epsilon(1e-3))} at delta 1e-3")
 axes[2].legend(fontsize="small", loc="upper right")
 figure.tight_layout()
 figure.savefig("tuning_leak.png", dpi=120)

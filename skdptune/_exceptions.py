@@ -13,6 +13,7 @@ __all__ = [
     "InvalidTypeError",
     "LedgerError",
     "MissingDependencyError",
+    "OutputError",
     "PricingError",
     "PublicSeedWarning",
     "RelationMismatchError",
@@ -67,6 +68,10 @@ class BudgetExceededError(SkdptuneError, ValueError):
 
 class LedgerError(SkdptuneError, OSError):
     """A ledger file cannot be opened, read or written, or its history was edited; nothing further is spent."""
+
+
+class OutputError(SkdptuneError, OSError):
+    """A file that was asked for (a report, an export) cannot be written; what was there before is unchanged."""
 
 
 class AllRunsFailedError(SkdptuneError, RuntimeError):

@@ -10,12 +10,14 @@ __all__ = [
     "check_instance",
     "check_integer",
     "check_real",
+    "check_seed",
     "describe",
     "invalid_type",
     "invalid_value",
 ]
 
 _REPR_LIMIT = 60
+_LARGEST_SEED = 2**32 - 1
 
 
 def describe(value):
@@ -38,7 +40,10 @@ def describe(value):
         return f"{article} {kind} of shape {shape}"
     if isinstance(value, (list, tuple, set, frozenset, dict)):
         return f"a {kind} of length {len(value)}"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than some thousand digits
+        return f"a number of {value.bit_length()} bits ({kind})" if isinstance(value, int) else f"a value ({kind})"
     if len(text) > _REPR_LIMIT:
         text = text[: _REPR_LIMIT - 3] + "..."
     return f"{text} ({kind})"
@@ -99,7 +104,10 @@ def check_real(
     expected = f"a real number{_interval(low, high, low_open, high_open)}"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise invalid_type(name, expected, value, advice)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer or a fraction beyond every double
+        number = math.inf if value > 0 else -math.inf
     bad = math.isnan(number) or (math.isinf(number) and not allow_inf)
     if low is not None:
         bad = bad or number < low or (low_open and number == low)
@@ -125,6 +133,26 @@ def check_integer(name, value, *, low=None, high=None, advice=""):
     if (low is not None and number < low) or (high is not None and number > high):
         raise invalid_value(name, expected, value, advice)
     return number
+
+
+def check_seed(name, value, advice="Leave it at None for a release."):
+    """Return ``value`` if it can seed NumPy: None, an integer in [0, 2**32 - 1], or a RandomState.
+
+    Examples
+    --------
+    >>> check_seed("random_state", 7)
+    7
+    """
+    from numpy.random import RandomState  # here: the command line's help loads this file, and no NumPy
+
+    expected = f"None, an integer in [0, {_LARGEST_SEED}] or a numpy RandomState"
+    if value is None or isinstance(value, RandomState):
+        return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise invalid_type(name, expected, value, advice)
+    if not 0 <= value <= _LARGEST_SEED:
+        raise invalid_value(name, expected, value, advice)
+    return value
 
 
 def check_choice(name, value, choices, advice=""):

@@ -89,6 +89,16 @@ def write_pages(app, config):
             page.write_text(text)
 
 
+def summaries():
+    """Return rows for a table of the modules: a link, and the first sentence of the module's docstring."""
+    rows = [("Module", "What it holds")]
+    for name in MODULES:
+        module = _import(name)
+        text = inspect.getdoc(module) if module is not None else "Not shown: this site was built without what it needs."
+        rows.append((f":mod:`{name}`", " ".join(text.split("\n\n")[0].split())))
+    return rows
+
+
 def _object_at(path):
     """Return the object that a dotted path of skdptune names, or None."""
     parts = path.split(".")

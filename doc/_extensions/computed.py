@@ -42,7 +42,8 @@ def _rounded(value, digits, rounding):
     if not math.isfinite(value):
         return str(value)
     step = decimal.Decimal(1).scaleb(-digits)
-    return f"{decimal.Decimal(value).quantize(step, rounding=rounding):,f}"
+    # the shortest decimal that stands for the double, as everywhere in the package: 0.1 is a tenth
+    return f"{decimal.Decimal(repr(value)).quantize(step, rounding=rounding):,f}"
 
 
 def up(value, digits=2):

@@ -25,16 +25,13 @@ def visit_inline(self, node):
 
 def visit_block(self, node):
     """Write a displayed formula, with its number and anchor where it has a label."""
-    number = ""
+    self.body.append(self.starttag(node, "div", CLASS="math"))
+    # reached by the keyboard, which scrolls it where it is too wide
+    self.body.append(f'<div class="formula" tabindex="0">{_convert(node, True)}</div>')
     if node["number"]:
-        number = f'<span class="eqno">({get_node_equation_number(self, node)})'
-        self.body.append(self.starttag(node, "div", CLASS="math numbered"))
-        self.body.append(number)
+        self.body.append(f'<span class="eqno">({get_node_equation_number(self, node)})')
         self.add_permalink_ref(node, "Link to this equation")
         self.body.append("</span>")
-    else:
-        self.body.append(self.starttag(node, "div", CLASS="math"))
-    self.body.append(_convert(node, True))
     self.body.append("</div>\n")
     raise nodes.SkipNode
 

@@ -4,6 +4,7 @@ Run as a script, or by ``conf.py`` when the documentation is built. Needs numpy,
 matplotlib, and nothing of the package itself.
 """
 
+import math
 from pathlib import Path
 
 import matplotlib
@@ -76,17 +77,19 @@ def draw(folder):
 
     plt.rcParams["svg.hashsalt"] = "skdptune"  # the same file every time
     figure, (upper, lower) = plt.subplots(
-        2, 1, figsize=(8, 7), height_ratios=[1.4, 1], layout="constrained"
+        2, 1, figsize=(6.4, 7), height_ratios=[1.4, 1], layout="constrained"
     )
-    upper.plot(rank[is_s], loss[cells[is_s]], ".", ms=4, color=ORANGE, label="S, descending")
-    upper.plot(rank[~is_s], loss[cells[~is_s]], ".", ms=4, color=BLUE, label="T, ascending")
+    # shapes as well as colours: read in grey, too
+    upper.plot(rank[is_s], loss[cells[is_s]], "v", ms=4, color=ORANGE, label="S, descending")
+    upper.plot(rank[~is_s], loss[cells[~is_s]], "^", ms=4, mfc="none", color=BLUE, label="T, ascending")
     if rest.size:
         tail = rank[-1] + np.cumsum(p[rest] + q[rest]) / 2
-        upper.plot(tail, loss[rest], ".", ms=4, color=GREY, label="B, any order")
+        upper.plot(tail, loss[rest], "-", lw=2, color=GREY, label="B, any order")
     upper.set(xlabel="rank from the top (share of the mass)", ylabel="log likelihood ratio")
     upper.set_xlim(0, 1)
-    upper.legend(loc="lower right")
-    upper.set_title(f"A worst order at epsilon {EPSILON:g}: delta at least {delta:.2e}")
+    upper.legend(loc="lower right", markerscale=1.8)
+    least = math.floor(1e4 * delta) / 1e4  # a lower bound: down
+    upper.set_title(f"A worst order at epsilon {EPSILON:g}: delta at least {least:.4f}")
 
     t_used = np.cumsum(np.where(is_s, 0, p[cells] + q[cells])) / 2
     s_used = np.cumsum(np.where(is_s, p[cells] + q[cells], 0)) / 2

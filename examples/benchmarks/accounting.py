@@ -95,7 +95,7 @@ def measure(single, run_count, delta):
     for method in ("rdp", "profile"):
         row[method] = timed(lambda m=method: best_of(curve, run_count, m).epsilon(delta))
     row["exact"] = timed(lambda: exact_epsilon(curve.pair, run_count, delta))
-    return f"{name}; {run_count!r}; delta {delta:g}", row
+    return f"{name}; {run_count!r}; delta {delta}", row
 
 
 def number(value):

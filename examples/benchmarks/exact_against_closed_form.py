@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 
 from skdptune import PrivateRandomSearchCV
 from skdptune.accounting import PrivacyCurve, calibrate
+from skdptune.report import round_up
 from skdptune.run_counts import TruncatedNegativeBinomial
 
 TOTAL, DELTA = 2.0, 0.0
@@ -42,11 +43,11 @@ def main():
     for seed in range(repeats):  # in turn, on the same rows
         for method, epsilon in left.items():
             found[method].append(accuracy(epsilon, seed))
-    print(f"total epsilon {TOTAL} at delta {DELTA:g}, {RUN_COUNT!r}, {repeats} repeats")
+    print(f"total epsilon {TOTAL} at delta {DELTA}, {RUN_COUNT!r}, {repeats} repeats")
     for method, values in found.items():
         low, middle, high = statistics.quantiles(values, n=4)
         print(
-            f"{method:>12}: single run epsilon {left[method]:.4f}; held-out accuracy median {middle:.4f} "
+            f"{method:>12}: single run epsilon {round_up(left[method])}; held-out accuracy median {middle:.4f} "
             f"(quartiles {low:.4f} and {high:.4f})"
         )
     wins = sum(a > b for a, b in zip(found["exact"], found["closed_form"], strict=True))

@@ -8,12 +8,14 @@ import warnings
 import numpy as np
 
 from skdptune._exceptions import MissingDependencyError
-from skdptune._rounding import decimals
+from skdptune._rounding import as_given, decimals, significant_up
+from skdptune._validation import invalid_type, invalid_value
 
 __all__ = [
     "HAIRLINE",
     "STYLES",
     "axes_for",
+    "check_axes",
     "foreground",
     "legend_for",
     "number",
@@ -55,9 +57,33 @@ def pyplot(caller):
 
 
 def axes_for(caller, ax):
-    """Return ``ax``, or the axes of a new figure."""
+    """Return ``ax`` if a display can draw there, or the axes of a new figure if it is None."""
     plt = pyplot(caller)
-    return plt.subplots()[1] if ax is None else ax
+    return plt.subplots()[1] if ax is None else check_axes(ax)
+
+
+def check_axes(ax):
+    """Return ``ax`` if it is one pair of straight axes in a figure; else raise, saying what to pass."""
+    from matplotlib.axes import Axes
+
+    expected = "one matplotlib Axes"
+    if not isinstance(ax, Axes):
+        advice = "Pass None for a new figure, or fig.subplots() of a figure or a subfigure."
+        if hasattr(ax, "__len__"):
+            advice = "Pass one of them, e.g. ax[0]."
+        raise invalid_type("ax", expected, ax, advice)
+    if ax.name != "rectilinear":
+        advice = "Lines would be bent. Make the axes without projection=."
+        raise invalid_value("ax", "axes with straight scales", f"{ax.name} axes", advice)
+    if ax.figure is None or not _shown(ax, ax.figure.axes):
+        advice = "Pass None, or make new ones with fig.subplots()."
+        raise invalid_value("ax", "axes of a figure", "axes that were removed from theirs", advice)
+    return ax
+
+
+def _shown(ax, among):
+    """Whether axes are among those of a figure, or inside (or on top of) one of them."""
+    return any(ax is each or _shown(ax, [*each.child_axes, *getattr(each, "parasites", ())]) for each in among)
 
 
 def foreground(ax):
@@ -84,9 +110,14 @@ def style_for(ax, kwargs=None, **changes):
 
 
 def one_line(ax, x, y, label, kwargs=None, **changes):
-    """Draw one line in the next style; infinite and undefined points are left out without a warning."""
+    """Draw one line in the next style; infinite and undefined points are left out without a warning.
+
+    So is a line that has no place on a logarithmic axis because it is 0 everywhere; its label remains.
+    """
     y = np.where(np.isfinite(y), y, np.nan)
     x = np.where(np.isfinite(x), x, np.nan)
+    if ax.get_yscale() == "log" and not np.any(y > 0):
+        y = np.full_like(y, np.nan)
     if not np.any(np.isfinite(x + y)):
         changes["markevery"] = None  # matplotlib cannot space the markers of nothing
     return ax.plot(x, y, label=label, **style_for(ax, kwargs, **changes))[0]
@@ -121,35 +152,41 @@ def tighten(figure):
 
 
 def round_up(value, digits=3):
-    """Return ``value`` as text with ``digits`` decimals, never smaller than it is.
+    """Return ``value`` as text with ``digits`` decimals, never smaller than it is, by however little.
+
+    What is smaller than one in the last place has ``digits`` significant digits instead: an epsilon of 1e-7 is not
+    shown as 0.001. Numbers are taken for the shortest decimals that stand for them: 0.1 is a tenth.
 
     Examples
     --------
-    >>> round_up(1.8361), round_up(float("inf"))
-    ('1.837', 'inf')
+    >>> round_up(1.8361), round_up(0.1), round_up(float("inf"))
+    ('1.837', '0.100', 'inf')
+    >>> round_up(1.0000000000000002), round_up(1.234e-7), round_up(0.0)
+    ('1.001', '1.24e-7', '0.000')
     """
+    if 0 < value < 10.0**-digits:
+        return significant_up(value, digits)
     return decimals(value, digits, up=True)
 
 
 def round_down(value, digits=3):
-    """Return ``value`` as text with ``digits`` decimals, never larger than it is.
+    """Return ``value`` as text with ``digits`` decimals, never larger than it is, by however little.
 
     Examples
     --------
-    >>> round_down(0.8999)
-    '0.899'
+    >>> round_down(0.8999), round_down(0.1), round_down(0.9999999999999999), round_down(1e-7)
+    ('0.899', '0.100', '0.999', '0.000')
     """
     return decimals(value, digits, up=False)
 
 
 def number(value):
-    """Return a number that was given by the caller as short text, e.g. a delta.
+    """Return a number that was given by the caller as text, e.g. a delta: whole, since nothing else was asked about.
 
     Examples
     --------
-    >>> number(1e-5), number(0.01), number(10.0)
-    ('1e-5', '0.01', '10')
+    >>> number(1e-5), number(0.01), number(10.0), number(1.23456789e-5)
+    ('1e-5', '0.01', '10', '1.23456789e-5')
     """
-    text = f"{value:.4g}"
-    mantissa, _, exponent = text.partition("e")
-    return f"{mantissa}e{int(exponent)}" if exponent else text
+    mantissa, _, exponent = as_given(value).partition("e")
+    return f"{mantissa}e{int(exponent)}" if exponent else mantissa

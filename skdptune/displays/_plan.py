@@ -1,14 +1,20 @@
 """PlanDisplay: what each distribution of the number of tries buys for its epsilon."""
 
 import math
+import numbers
 import re
+import textwrap
 
 import numpy as np
 
-from skdptune._validation import check_choice, check_instance, invalid_value
+from skdptune._exceptions import PricingError
+from skdptune._rounding import percent_as_given
+from skdptune._validation import check_choice, check_instance, invalid_type, invalid_value
 from skdptune.accounting import Plan, PrivacyCurve, plan
 from skdptune.accounting._optimal import NAMED
 from skdptune.displays import _drawing as drawing
+from skdptune.displays import _sources as sources
+from skdptune.run_counts import Fixed
 
 __all__ = ["PlanDisplay"]
 
@@ -35,9 +41,13 @@ class PlanDisplay:
     cost : {"search_epsilon", "single_run_epsilon"}, default="search_epsilon"
     share : float, default=0.05
         The share of good settings that ``success_probability`` is about.
+    unpriced : dict of str to str, optional
+        Distributions that are not among the rows because they cannot be priced at all, and why.
 
     Attributes
     ----------
+    note_ : str or None
+        Names what has no finite price, and so no place among the points; stands below the axis.
     lines_ : dict of str to Line2D
         By distribution; for rows, one line with all points under ``"rows"``.
     line_ : matplotlib Line2D
@@ -71,7 +81,8 @@ class PlanDisplay:
     """
 
     def __init__(
-        self, rows, *, delta=None, relation=None, best=None, gain="expected_quantile", cost="search_epsilon", share=0.05
+        self, rows, *, delta=None, relation=None, best=None, gain="expected_quantile", cost="search_epsilon",
+        share=0.05, unpriced=None,
     ):
         self.rows = rows
         self.delta = delta
@@ -80,6 +91,54 @@ class PlanDisplay:
         self.gain = gain
         self.cost = cost
         self.share = share
+        self.unpriced = unpriced
+
+    @classmethod
+    def from_estimator(cls, estimator, *, n_samples=None, delta=None, ax=None, **options):
+        """Draw what other distributions of the number of tries would buy for the runs of a search.
+
+        Parameters
+        ----------
+        estimator : PrivateRandomSearchCV or PrivacySpent
+            A search that is fitted, or whose price at ``n_samples`` rows is meant. One with ``refit=True`` costs a
+            training more whatever the number of tries, and is refused.
+        n_samples : int, optional
+            The public number of rows, before a fit.
+        delta : float in [0, 1), optional
+            None: the largest power of ten that is at most 1 / (10 n_samples).
+        ax, **options
+            See :meth:`from_curve`.
+
+        Returns
+        -------
+        PlanDisplay
+
+        Raises
+        ------
+        InvalidTypeError, InvalidParameterError, PricingError, MissingDependencyError
+
+        Examples
+        --------
+        >>> from skdptune.accounting import PrivacyCurve, best_of
+        >>> from skdptune.displays import PlanDisplay
+        >>> from skdptune.model_selection import PrivacySpent
+        >>> from skdptune.run_counts import Geometric, Poisson
+        >>> run = PrivacyCurve.gaussian(3.0)
+        >>> spent = PrivacySpent(curve=best_of(run, Geometric(5)), single_run=run,
+        ...                      selection=best_of(run, Geometric(5)), refit=None, run_count=Geometric(5),
+        ...                      row_curves=(run,), relation="zero-out", n_samples=100,
+        ...                      score_noise=None, assumptions=())
+        >>> display = PlanDisplay.from_estimator(spent, run_counts=[Geometric, Poisson], means=[2, 5])
+        >>> display.delta
+        0.001
+        """
+        drawing.pyplot(f"{cls.__name__}.from_estimator")
+        spent = sources.spent_by(estimator, n_samples)
+        if spent.refit is not None:
+            advice = "Draw one run with from_curve(search.privacy_cost().single_run, delta)."
+            raise invalid_value("estimator", "a search without refit=True, whose refit is not drawn", estimator, advice)
+        delta = sources.default_delta(spent.n_samples) if delta is None else delta
+        return cls.from_curve(PrivacyCurve.worst(list(spent.row_curves)), delta, ax=ax, **options)
 
     @classmethod
     def from_plan(cls, table, *, delta=None, relation=None, gain="expected_quantile", cost=None, share=0.05, ax=None,
@@ -129,8 +188,9 @@ class PlanDisplay:
             Of one run.
         delta : float in [0, 1)
         run_counts : sequence, optional
-            Functions ``mean -> RunCount`` such as the class ``Geometric``, and run counts (single points). None: the
-            named distributions, but for the zero-truncated Poisson, which is hardly told from Poisson.
+            Functions ``mean -> RunCount`` such as the class ``Geometric``, and run counts (single points). ``Fixed``
+            is drawn at the whole numbers among ``means``. None: the named distributions, but for the zero-truncated
+            Poisson, which is hardly told from Poisson.
         means : sequence of float of at least 1
         gain : {"expected_quantile", "success_probability"}
         share : float in [0, 1], default=0.05
@@ -147,20 +207,29 @@ class PlanDisplay:
         Raises
         ------
         InvalidTypeError, InvalidParameterError, MissingDependencyError
+        PricingError
+            If no distribution has a finite price at ``delta``. Where some have none, the figure names them.
         """
         drawing.pyplot(f"{cls.__name__}.from_curve")
         check_instance("curve", curve, PrivacyCurve, "the PrivacyCurve of one run")
+        check_choice("gain", gain, tuple(GAINS))
         if run_counts is None:
             run_counts = [build for name, build in NAMED.items() if name != "ZeroTruncatedPoisson"]
-        table = plan(
-            curve, None, delta, run_counts=run_counts, means=means, success_share=share, optimise=False, rtol=rtol
-        )
-        plot_options = {"kind": "lines", **plot_options}
-        display = cls.from_plan(
-            table, delta=delta, relation=curve.relation, gain=gain, share=share, ax=ax, **plot_options
-        )
-        display.best = None  # the criterion of a plan is a quantile, which nobody asked for here
-        return display
+        if hasattr(means, "__iter__") and not isinstance(means, (str, bytes)):
+            means = list(means)  # asked for again for each distribution
+        rows, unpriced = [], {}
+        for counts in _whole_numbers(run_counts, means):
+            try:
+                rows += plan(
+                    curve, None, delta, run_counts=counts, means=means, success_share=share, optimise=False, rtol=rtol
+                )
+            except PricingError as error:
+                unpriced[_name_of(counts[0])] = str(error)
+        if not any(math.isfinite(row["search_epsilon"]) for row in rows):
+            _refuse_to_draw_nothing(delta, unpriced)
+        # no best row: the criterion of a plan is a quantile, which nobody asked for here
+        display = cls(rows, delta=delta, relation=curve.relation, gain=gain, share=share, unpriced=unpriced)
+        return display.plot(ax=ax, **{"kind": "lines", **plot_options})
 
     def plot(self, ax=None, *, kind=None, legend=None, **line_kwargs):
         """Draw gain against epsilon, or a row for each distribution.
@@ -180,7 +249,16 @@ class PlanDisplay:
         Returns
         -------
         PlanDisplay
+
+        Raises
+        ------
+        InvalidTypeError, InvalidParameterError
+            If there are no rows, or ``ax`` is not one pair of axes with straight scales in a figure.
+        MissingDependencyError
+            Without matplotlib.
         """
+        if not self.rows:
+            raise invalid_value("rows", "a list of at least one row of a plan", self.rows)
         names = [row["distribution"] for row in self.rows]
         if kind is None:
             entries = {(row["distribution"], row["kind"]) for row in self.rows}
@@ -191,7 +269,8 @@ class PlanDisplay:
         if own:
             height = 1.4 + 0.45 * len(names) if kind == "rows" else 4.8
             ax.figure.set_size_inches(7.5, height)
-        ax.set_xlabel(COSTS[self.cost])
+        self.note_ = self._note()
+        ax.set_xlabel("\n".join([COSTS[self.cost], *_lines(self.note_, drawing.room(ax)[0])]))
         if kind == "rows":
             self._draw_rows(ax, line_kwargs)
         else:
@@ -210,9 +289,12 @@ class PlanDisplay:
         return f"{text}\n{', '.join(known)}" if known else text
 
     def _draw_lines(self, ax, legend, line_kwargs):
+        width, height = drawing.room(ax)
+        if legend is None:
+            legend = width < 3 or height < 2.2
         self.lines_, self.labels_, ends = {}, [], []
-        for name in dict.fromkeys(row["distribution"] for row in self.rows):
-            rows = sorted((row for row in self.rows if row["distribution"] == name), key=lambda row: row["mean"])
+        for name in dict.fromkeys(_line_of(row) for row in self.rows):
+            rows = sorted((row for row in self.rows if _line_of(row) == name), key=lambda row: row["mean"])
             x = np.array([row[self.cost] for row in rows], dtype=float)
             y = np.array([row[self.gain] for row in rows], dtype=float)
             line = drawing.one_line(ax, x, y, _spoken(name), line_kwargs, markevery=1)
@@ -223,19 +305,35 @@ class PlanDisplay:
         if self.cost == "search_epsilon":
             single = self.rows[0]["single_run_epsilon"]
             if math.isfinite(single) and len({row["single_run_epsilon"] for row in self.rows}) == 1:
-                ax.axvline(single, color=drawing.foreground(ax), label="a single run", **drawing.HAIRLINE)
+                colour = drawing.foreground(ax)
+                ax.axvline(single, color=colour, label="a single run", **drawing.HAIRLINE)
+                if not legend and drawing.room(ax)[1] > 1.5:
+                    ax.annotate(
+                        "a single run", (single, 0.97), xycoords=ax.get_xaxis_transform(), xytext=(4, 0), va="top",
+                        textcoords="offset points", rotation=90, fontsize="small", color=colour,
+                    )
         _scales(ax, [row[self.gain] for row in self.rows], [row[self.cost] for row in self.rows])
         label = GAINS[self.gain]
         if self.gain == "success_probability":
-            label += f" (best {100 * self.share:g} %)"
+            label += f" (best {percent_as_given(self.share)})"
         ax.set_ylabel(label)
-        width, height = drawing.room(ax)
-        if legend is None:
-            legend = width < 3 or height < 2.2
         if legend:
             drawing.legend_for(ax, legend)
         else:
             self.labels_ = _label_ends(ax, ends)
+
+    def _note(self):
+        """Name what has no finite price, and so no place among the points; None if everything has one."""
+        endless = {}
+        for row in self.rows:
+            if not math.isfinite(row[self.cost]):
+                endless.setdefault(_line_of(row), []).append(row["mean"])
+        names = []
+        for name, means in endless.items():
+            every = len(means) == sum(_line_of(row) == name for row in self.rows)
+            names.append(_spoken(name) if every else f"{_spoken(name)} (mean {', '.join(f'{m:.3g}' for m in means)})")
+        names += [_spoken(name) for name in self.unpriced or ()]
+        return f"no finite epsilon: {', '.join(names)}" if names else None
 
     def _draw_rows(self, ax, line_kwargs):
         x = np.array([row[self.cost] for row in self.rows], dtype=float)
@@ -261,6 +359,44 @@ class PlanDisplay:
         ]
 
 
+def _whole_numbers(run_counts, means):
+    """Yield lists of run counts, one for each item; ``Fixed`` for each whole number of tries among the means."""
+    if isinstance(run_counts, (str, bytes)) or not hasattr(run_counts, "__iter__"):
+        expected = "a sequence of run counts or of functions mean -> RunCount"
+        raise invalid_type("run_counts", expected, run_counts, "Pass e.g. [Poisson, Geometric].")
+    items = list(run_counts)
+    if not items:
+        raise invalid_value("run_counts", "at least one run count or function mean -> RunCount", run_counts)
+    for item in items:
+        if item is not Fixed:
+            yield [item]
+            continue
+        reals = [float(mean) for mean in means if isinstance(mean, numbers.Real)]
+        whole = [int(mean) for mean in reals if mean.is_integer() and mean >= 1]
+        if not whole:
+            raise invalid_value("means", "a sequence with a whole number in it, for Fixed", means)
+        yield [Fixed(mean) for mean in whole]
+
+
+def _name_of(item):
+    return getattr(item, "__name__", repr(item))
+
+
+def _refuse_to_draw_nothing(delta, unpriced):
+    why = f"every epsilon is infinite at delta {drawing.number(delta)}. Ask for a larger delta."
+    raise PricingError(f"nothing to draw, no distribution has a finite price: {next(iter(unpriced.values()), why)}")
+
+
+def _lines(text, inches):
+    """Break a text into lines that fit below axes of this width."""
+    return textwrap.wrap(text, max(int(11 * inches), 20)) if text else []
+
+
+def _line_of(row):
+    """Whose line a row is on: fixed numbers of tries share one."""
+    return "Fixed" if isinstance(row.get("run_count"), Fixed) else row["distribution"]
+
+
 def _spoken(name):
     """A distribution's name as words."""
     text = re.sub(r"^TruncatedNegativeBinomial\(eta=([^)]*)\)$", r"negative binomial, eta \1", name)
@@ -282,7 +418,7 @@ def _scales(ax, gains, costs):
     if gains.size and gains.max() < 1:
         ax.set_yscale("logit")
         low, high = 0.9 * gains.min(), 1 - 0.8 * (1 - gains.max())
-        ticks = [t for t in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999) if low <= t <= high]
+        ticks = [t for t in (0.05, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999) if low <= t <= high]
         ax.set_ylim(low, high)
         ax.set_yticks(ticks, labels=[f"{tick:g}" for tick in ticks])
         ax.yaxis.set_minor_locator(NullLocator())

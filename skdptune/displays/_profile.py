@@ -51,8 +51,9 @@ class PrivacyProfileDisplay:
     *Guarantee.* Every drawn point (epsilon, delta) of a profile holds for the mechanism; epsilons in the legend are
     rounded up. Points are taken where delta has fallen by equal factors, and what lies between two of them is bounded
     by the straight line in e^epsilon, of which further points are drawn: with the defaults, delta falls by less than
-    5 % from one point to the next, so no part of a line is lower than what holds by more than that. A vertical end
-    means that delta is 0 from there on.
+    5 % from one point to the next, so no part of a line is lower than what holds by more than that. A line that leaves
+    the figure at the bottom means that delta is smaller from there on than is shown, or 0; one that ends level, that it
+    falls no further than that.
 
     References
     ----------
@@ -194,11 +195,9 @@ class PrivacyProfileDisplay:
         curves = sources.named_curves(curve, name)
         runs, count = (), None
         if isinstance(curve, SelectedCurve):
-            if single_run:
-                curves["single run"] = curve.single_run
+            single = curve.single_run if single_run else None
             closed = sources.closed_form_of(curve) if closed_form else None
-            if closed is not None:
-                curves["closed form"] = closed
+            curves = sources.beside(curves, **{"single run": single, "closed form": closed})
             runs, count = ([curve.single_run], curve.run_count) if lower_bound else ((), None)
         return cls._from_parts(curves, runs, count, delta, delta_min, n_points).plot(ax=ax, **plot_options)
 
@@ -244,6 +243,8 @@ class PrivacyProfileDisplay:
 
         Raises
         ------
+        InvalidTypeError, InvalidParameterError
+            If ``ax`` is not one pair of axes with straight scales in a figure.
         MissingDependencyError
             Without matplotlib.
         """
@@ -252,7 +253,7 @@ class PrivacyProfileDisplay:
         ax.set_yscale("log")
         self.lines_ = {}
         for label, (epsilon, delta) in self.profiles.items():
-            text = prefix + label + self._price(label)
+            text = prefix + label + self._price(label) + ("" if np.any(delta > 0) else " (delta 0 everywhere)")
             self.lines_[label] = drawing.one_line(ax, epsilon, delta, text, line_kwargs)
         self.line_ = next(iter(self.lines_.values()))
         self.lower_bound_ = self._draw_lower_bound(ax, prefix)

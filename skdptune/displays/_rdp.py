@@ -2,15 +2,17 @@
 
 import numpy as np
 
+from skdptune._rounding import delta_up
 from skdptune.accounting.selection import SelectedCurve
 from skdptune.displays import _drawing as drawing
 from skdptune.displays import _sources as sources
+from skdptune.displays._base import CurvesDisplay
 from skdptune.displays._points import rdp_points
 
 __all__ = ["RdpCurveDisplay"]
 
 
-class RdpCurveDisplay:
+class RdpCurveDisplay(CurvesDisplay):
     """Renyi divergences of one mechanism or several, against the order.
 
     Parameters
@@ -56,7 +58,9 @@ class RdpCurveDisplay:
         self.delta_zero = delta_zero
 
     @classmethod
-    def from_estimator(cls, estimator, *, n_samples=None, orders=None, closed_form=True, ax=None, **plot_options):
+    def from_estimator(
+        cls, estimator, *, n_samples=None, orders=None, single_run=True, closed_form=True, ax=None, **plot_options
+    ):
         """Draw whole search, single run and closed form of a search.
 
         Parameters
@@ -64,7 +68,8 @@ class RdpCurveDisplay:
         estimator : PrivateRandomSearchCV or PrivacySpent
             A search that is fitted, or whose price at ``n_samples`` rows is meant.
         n_samples : int, optional
-        closed_form : bool, default=True
+            The public number of rows, before a fit.
+        single_run, closed_form : bool, default=True
         orders, ax, **plot_options
             See :meth:`from_curve`.
 
@@ -74,7 +79,7 @@ class RdpCurveDisplay:
         """
         drawing.pyplot(f"{cls.__name__}.from_estimator")
         spent = sources.spent_by(estimator, n_samples)
-        curves = {"whole search": spent.curve, "single run": spent.single_run}
+        curves = {"whole search": spent.curve, **({"single run": spent.single_run} if single_run else {})}
         closed = sources.closed_form_spent(spent) if closed_form else None
         if closed is not None:
             curves["closed form"] = closed
@@ -110,57 +115,36 @@ class RdpCurveDisplay:
         drawing.pyplot(f"{cls.__name__}.from_curve")
         curves = sources.named_curves(curve, name)
         if isinstance(curve, SelectedCurve):
-            if single_run:
-                curves["single run"] = curve.single_run
+            single = curve.single_run if single_run else None
             closed = sources.closed_form_of(curve) if closed_form else None
-            if closed is not None:
-                curves["closed form"] = closed
+            curves = sources.beside(curves, **{"single run": single, "closed form": closed})
         relation = sources.common_relation(curves.values())
         points = {label: rdp_points(each, orders) for label, each in curves.items()}
         aside = {label: each.delta_zero for label, each in curves.items() if each.delta_zero > 0}
         return cls(points, relation=relation, delta_zero=aside).plot(ax=ax, **plot_options)
 
-    def plot(self, ax=None, *, name=None, legend=True, **line_kwargs):
-        """Draw the curves, both axes logarithmic.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; None: in a new figure.
-        name : str, optional
-            Put before every label.
-        legend : bool, default=True
-        **line_kwargs
-            For every line.
-
-        Returns
-        -------
-        RdpCurveDisplay
-        """
-        ax = drawing.axes_for(f"{type(self).__name__}.plot", ax)
-        prefix = f"{name}: " if name else ""
+    def _draw(self, ax, prefix, line_kwargs):
         ax.set_xscale("log")
         ax.set_yscale("log")
-        self.lines_ = {}
+        lines = {}
         for label, (order, rdp) in self.curves.items():
             text = prefix + label + self._remark(label, rdp)
-            self.lines_[label] = drawing.one_line(ax, order, rdp, text, line_kwargs)
-        self.line_ = next(iter(self.lines_.values()))
+            lines[label] = drawing.one_line(ax, order, rdp, text, line_kwargs)
         ax.set_xlabel("order")
         ax.set_ylabel("Rényi divergence (nats)")
         _plain_orders(ax, self.curves)
         drawing.titled(ax, f"Rényi divergence, {self.relation}" if self.relation else "Rényi divergence")
-        drawing.legend_for(ax, legend)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return lines
 
     def _remark(self, label, rdp):
         remarks = []
         if self.delta_zero and label in self.delta_zero:
-            remarks.append(f"outside mass {self.delta_zero[label]:.2g}")
+            remarks.append(f"outside mass {delta_up(self.delta_zero[label], 2)}")
         known = np.isfinite(rdp)
         if not known.all():
             remarks.append("infinite at some orders" if known.any() else "infinite at every order")
+        if known.any() and not np.any(rdp[known] > 0):  # no place on a logarithmic axis
+            remarks.append("0 at every order" if known.all() else "0 at the others")
         return f" ({', '.join(remarks)})" if remarks else ""
 
 

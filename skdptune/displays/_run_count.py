@@ -7,6 +7,7 @@ import numpy as np
 from skdptune._exceptions import InvalidParameterError
 from skdptune._validation import check_choice, check_instance, invalid_type, invalid_value
 from skdptune.displays import _drawing as drawing
+from skdptune.displays import _sources as sources
 from skdptune.run_counts import RunCount, as_run_count
 
 __all__ = ["RunCountDisplay"]
@@ -62,13 +63,15 @@ class RunCountDisplay:
         self.counts = counts
 
     @classmethod
-    def from_estimator(cls, estimator, *, kind=None, ax=None, **plot_options):
+    def from_estimator(cls, estimator, *, n_samples=None, kind=None, ax=None, **plot_options):
         """Draw the distribution that a search draws its number of tries from: ``n_iter``.
 
         Parameters
         ----------
         estimator : PrivateRandomSearchCV or PrivacySpent
             Fitted or not; how many tries were drawn is not known to anybody and not drawn.
+        n_samples : int, optional
+            Not needed: the number of tries does not depend on the number of rows. Taken as by the other displays.
         kind, ax, **plot_options
             See :meth:`plot`.
 
@@ -77,11 +80,9 @@ class RunCountDisplay:
         RunCountDisplay
         """
         drawing.pyplot(f"{cls.__name__}.from_estimator")
-        if hasattr(estimator, "run_count"):
-            return cls.from_run_count(estimator.run_count, kind=kind, ax=ax, **plot_options)
-        if not hasattr(estimator, "n_iter"):
-            raise invalid_type("estimator", "a PrivateRandomSearchCV or a PrivacySpent", estimator)
-        return cls.from_run_count(as_run_count(estimator.n_iter), kind=kind, ax=ax, **plot_options)
+        sources.check_search(estimator, n_samples)
+        count = estimator.run_count if hasattr(estimator, "run_count") else as_run_count(estimator.n_iter)
+        return cls.from_run_count(count, kind=kind, ax=ax, **plot_options)
 
     @classmethod
     def from_curve(cls, curve, *, kind=None, ax=None, **plot_options):
@@ -99,7 +100,8 @@ class RunCountDisplay:
         RunCountDisplay
         """
         if not hasattr(curve, "run_count"):
-            raise invalid_type("curve", "the curve of a search, made by best_of", curve)
+            advice = "Best of one try is that try's own curve. from_run_count draws any distribution."
+            raise invalid_type("curve", "the curve of a search, made by best_of", curve, advice)
         return cls.from_run_count(curve.run_count, kind=kind, ax=ax, **plot_options)
 
     @classmethod
@@ -135,7 +137,7 @@ class RunCountDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, or sequence of three of them, optional
-            Where to draw; None: in a new figure.
+            Where to draw; None: in a new figure. One for each panel.
         kind : {"pmf", "tail", "quantile"}, optional
             One panel. None: all three, side by side.
         legend : bool, default=True
@@ -148,17 +150,23 @@ class RunCountDisplay:
 
         Raises
         ------
-        InvalidParameterError
-            If the number of axes does not fit ``kind``.
+        InvalidParameterError, InvalidTypeError
+            If the number of axes does not fit ``kind``, or they are no straight axes of a figure.
+        MissingDependencyError
+            Without matplotlib.
         """
         plt = drawing.pyplot(f"{type(self).__name__}.plot")
         kinds = KINDS if kind is None else (check_choice("kind", kind, KINDS, "None draws all three."),)
         own = ax is None
         if own:
-            _, ax = plt.subplots(1, len(kinds), figsize=(4.6 * len(kinds), 4.0), squeeze=False)
+            size = (3.9 * len(kinds), 3.9) if len(kinds) > 1 else (5.6, 4.2)
+            _, ax = plt.subplots(1, len(kinds), figsize=size, squeeze=False)
         axes = np.ravel(np.asarray(ax, dtype=object))
         if axes.size != len(kinds):
-            raise invalid_value("ax", f"{len(kinds)} axes, one for each of {', '.join(kinds)}", ax)
+            expected = f"{len(kinds)} axes, one for each of {', '.join(kinds)}"
+            raise invalid_value("ax", expected, ax, "Pass kind= for one panel." if len(kinds) > 1 else "Pass ax[0].")
+        for axis in axes:
+            drawing.check_axes(axis)
         self.axes_ = dict(zip(kinds, axes, strict=True))
         self.lines_ = {}
         for each, axis in self.axes_.items():
@@ -178,7 +186,7 @@ class RunCountDisplay:
             few = runs.size <= 25
             # between whole numbers nothing is defined: a tail stays, probabilities are points on a thin line
             shape = {"drawstyle": "steps-post"} if kind == "tail" else {"linewidth": 1.0}
-            label = name if kind == "pmf" else self._remark(name, f"99 % within {data['runs_99']} tries")
+            label = name if kind == "pmf" else self._remark(name, _within(data["runs_99"]))
             self.lines_[kind, name] = drawing.one_line(
                 ax, runs, values, label, line_kwargs, **shape, **({"markevery": 1} if few else {})
             )
@@ -219,6 +227,10 @@ class RunCountDisplay:
         drawing.titled(ax, "What the tries buy")
 
 
+def _within(runs):
+    return f"99 % within {runs} tries" if math.isfinite(runs) else "99 % within: not known"
+
+
 def _named(run_count):
     expected = "a RunCount, or several in a list or dictionary"
     if isinstance(run_count, RunCount):
@@ -229,10 +241,17 @@ def _named(run_count):
     named = {}
     for name, count in items:
         check_instance("an item of run_count", count, RunCount, "a distribution from skdptune.run_counts")
-        named[str(name) if name is not None else _short(count)] = count
+        named[_free(str(name) if name is not None else _short(count), named)] = count
     if not named:
         raise invalid_value("run_count", expected, run_count)
     return named
+
+
+def _free(name, taken):
+    """A name that hides no other one."""
+    if name not in taken:
+        return name
+    return next(f"{name} ({i})" for i in range(2, len(taken) + 3) if f"{name} ({i})" not in taken)
 
 
 def _short(count):

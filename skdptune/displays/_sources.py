@@ -5,13 +5,13 @@ import math
 import numpy as np
 
 from skdptune._exceptions import PricingError
-from skdptune._validation import check_instance, invalid_type, invalid_value
+from skdptune._validation import check_instance, check_integer, invalid_type, invalid_value
 from skdptune.accounting import PrivacyCurve, best_of
 from skdptune.accounting._exact import exact_epsilon
 from skdptune.accounting.selection import SelectedCurve
 
 __all__ = ["closed_form_of", "closed_form_spent", "common_relation", "default_delta", "lower_bound", "named_curves"]
-__all__ += ["spent_by"]
+__all__ += ["beside", "check_search", "spent_by"]
 
 
 def named_curves(curve, name):
@@ -22,11 +22,21 @@ def named_curves(curve, name):
         advice = "Pass e.g. PrivacyCurve.gaussian(3.0), or {'small noise': ..., 'large noise': ...}."
         raise invalid_type("curve", "a PrivacyCurve or a mapping of names to them", curve, advice)
     curves = {str(key): value for key, value in curve.items()}
+    if len(curves) < len(curve):
+        raise invalid_value("curve", "a mapping whose names differ as text", curve)  # one would hide the other
     if not curves:
         raise invalid_value("curve", "a mapping of at least one name to a PrivacyCurve", curve)
     for value in curves.values():
         check_instance("curve", value, PrivacyCurve, "a mapping of names to PrivacyCurve objects")
     return curves
+
+
+def beside(curves, **others):
+    """Return ``curves`` and those of ``others`` that are known, none of which may hide another."""
+    found = {name: curve for name, curve in others.items() if curve is not None}
+    for name in set(curves) & set(found):
+        raise invalid_value("name", f"another name than {name!r}, which is drawn beside it", name)
+    return {**curves, **found}
 
 
 def common_relation(curves):
@@ -36,14 +46,28 @@ def common_relation(curves):
 
 def spent_by(estimator, n_samples=None):
     """Return the PrivacySpent of a search: after fit what it spent, before it what it will cost."""
-    if hasattr(estimator, "curve") and hasattr(estimator, "single_run"):
-        return estimator
-    if hasattr(estimator, "privacy_spent_"):
-        return estimator.privacy_spent_
+    check_search(estimator, n_samples)
     if not hasattr(estimator, "privacy_cost"):
+        spent = estimator
+    elif hasattr(estimator, "privacy_spent_"):
+        spent = estimator.privacy_spent_
+    else:
+        return estimator.privacy_cost(n_samples=n_samples)
+    if n_samples is not None and n_samples != (spent.n_samples or n_samples):
+        expected = f"left out, or {spent.n_samples}: what was priced for so many rows is drawn"
+        raise invalid_value("n_samples", expected, n_samples, "Draw sklearn.base.clone(search) for another number.")
+    return spent
+
+
+def check_search(estimator, n_samples=None):
+    """Return ``estimator`` if it is a search or what one has spent, and ``n_samples`` a number of rows or None."""
+    spent = hasattr(estimator, "curve") and hasattr(estimator, "run_count")
+    if isinstance(estimator, type) or not (spent or hasattr(estimator, "privacy_cost")):
         advice = "Curves of other mechanisms are drawn by from_curve."
         raise invalid_type("estimator", "a PrivateRandomSearchCV or a PrivacySpent", estimator, advice)
-    return estimator.privacy_cost(n_samples=n_samples)
+    if n_samples is not None:
+        check_integer("n_samples", n_samples, low=1)
+    return estimator
 
 
 def default_delta(n_samples):

@@ -7,6 +7,7 @@ from skdptune.accounting._trade_off import profile_nodes, trade_off
 from skdptune.accounting.selection import SelectedCurve
 from skdptune.displays import _drawing as drawing
 from skdptune.displays import _sources as sources
+from skdptune.displays._base import CurvesDisplay
 
 __all__ = ["TradeOffDisplay", "trade_off_points"]
 
@@ -57,7 +58,7 @@ def _hull(slopes, heights):
     return found[:, 0], found[:, 1]
 
 
-class TradeOffDisplay:
+class TradeOffDisplay(CurvesDisplay):
     """Trade-off curves: the least type II error that an attacker can reach at each type I error.
 
     The attacker sees what was published and decides whether a person's row is in it. Along a curve no test does
@@ -113,7 +114,7 @@ class TradeOffDisplay:
         self.marks = marks
 
     @classmethod
-    def from_estimator(cls, estimator, *, n_samples=None, alpha=0.05, ax=None, **plot_options):
+    def from_estimator(cls, estimator, *, n_samples=None, alpha=0.05, single_run=True, ax=None, **plot_options):
         """Draw the whole search and a single run of a search.
 
         Parameters
@@ -121,7 +122,8 @@ class TradeOffDisplay:
         estimator : PrivateRandomSearchCV or PrivacySpent
             A search that is fitted, or whose price at ``n_samples`` rows is meant.
         n_samples : int, optional
-        alpha, ax, **plot_options
+            The public number of rows, before a fit.
+        alpha, single_run, ax, **plot_options
             See :meth:`from_curve`.
 
         Returns
@@ -130,7 +132,7 @@ class TradeOffDisplay:
         """
         drawing.pyplot(f"{cls.__name__}.from_estimator")
         spent = sources.spent_by(estimator, n_samples)
-        curves = {"whole search": spent.curve, "single run": spent.single_run}
+        curves = {"whole search": spent.curve, **({"single run": spent.single_run} if single_run else {})}
         return cls.from_curve(curves, alpha=alpha, ax=ax, **plot_options)
 
     @classmethod
@@ -161,7 +163,7 @@ class TradeOffDisplay:
         drawing.pyplot(f"{cls.__name__}.from_curve")
         curves = sources.named_curves(curve, name)
         if isinstance(curve, SelectedCurve) and single_run:
-            curves["single run"] = curve.single_run
+            curves = sources.beside(curves, **{"single run": curve.single_run})
         relation = sources.common_relation(curves.values())
         marks = None
         if alpha is not None:
@@ -170,37 +172,20 @@ class TradeOffDisplay:
         points = {label: trade_off_points(each) for label, each in curves.items()}
         return cls(points, relation=relation, marked_alpha=alpha, marks=marks).plot(ax=ax, **plot_options)
 
-    def plot(self, ax=None, *, name=None, legend=True, **line_kwargs):
-        """Draw the trade-off curves.
+    _LEGEND_PLACE = "upper right"
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; None: in a new figure.
-        name : str, optional
-            Put before every label.
-        legend : bool, default=True
-        **line_kwargs
-            For every line.
-
-        Returns
-        -------
-        TradeOffDisplay
-        """
-        ax = drawing.axes_for(f"{type(self).__name__}.plot", ax)
-        prefix = f"{name}: " if name else ""
+    def _draw(self, ax, prefix, line_kwargs):
         colour = drawing.foreground(ax)
-        self.lines_ = {}
+        lines = {}
         for label, (alpha, beta) in self.curves.items():
             stated = f", at least {drawing.round_down(self.marks[label])}" if self.marks else ""  # private side
             line = drawing.one_line(ax, alpha, beta, prefix + label + stated, line_kwargs)
-            self.lines_[label] = line
+            lines[label] = line
             if self.marks:
                 ax.plot(
                     [self.marked_alpha], [self.marks[label]], linestyle="none", marker=line.get_marker(),
                     markersize=9, color=line.get_color(), markerfacecolor="none", markeredgewidth=1.6,
                 )
-        self.line_ = next(iter(self.lines_.values()))
         blind = {"color": colour, "label": _once(ax, "blind attacker"), **drawing.HAIRLINE}
         (self.reference_,) = ax.plot([0, 1], [1, 0], **blind)
         title = "Best attack on one row" + (f", {self.relation}" if self.relation else "")
@@ -211,9 +196,7 @@ class TradeOffDisplay:
         ax.set_xlabel("type I error (false alarms)")
         ax.set_ylabel("type II error (missed rows)")
         drawing.titled(ax, title)
-        drawing.legend_for(ax, legend, loc="upper right")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return lines
 
 
 def _once(ax, label):

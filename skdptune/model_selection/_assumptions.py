@@ -53,7 +53,7 @@ def assumptions_of(terms, *, noise, class_source, adapters, seeded, level, timed
     elif class_source is not None:
         sentences.append("The label set is the one found in y and is taken to be public.")
     sentences += _scoring(noise, scorer_name)
-    sentences += _release(refit, level, seeded)
+    sentences += _release(refit, level, seeded, noise)
     if timed:
         sentences.append("Whether a run ends within run_timeout does not depend on any private row.")
     if kept:
@@ -77,14 +77,15 @@ def _scoring(noise, scorer_name):
     ]
 
 
-def _release(refit, level, seeded):
+def _release(refit, level, seeded, noise):
     model = {
         "winner": "the winner's model as it was trained in its run",
         True: "a model of the winning parameters, trained once more on all rows",
         False: "no model",
     }[refit]
+    score = "its score on the public rows" if noise is None else "its noisy score"
     sentences = [
-        f"Released: the winner's parameters, its noisy score and {model}, once; nothing about the other tries or their "
+        f"Released: the winner's parameters, {score} and {model}, once; nothing about the other tries or their "
         "number. The running time is not part of the release.",
         "Whether a run fails, or its process dies, does not depend on any private row.",
         "The noise of the libraries used is sampled in floating point as if it were exact, except for the "

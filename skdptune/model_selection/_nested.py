@@ -2,7 +2,7 @@
 
 The inner search's own distribution of tries, splits, refit, scoring, space and estimator all change
 its cost, so every parameter of it may. Inner fits are reseeded from the outer run, charge no ledger
-and take no checkpoint: the outer search has paid for them.
+and take no checkpoint: the outer search has paid for them, and an inner one that asks for its own is refused.
 """
 
 from dataclasses import replace
@@ -10,10 +10,17 @@ from dataclasses import replace
 from sklearn.base import clone
 
 from skdptune._exceptions import CandidateRefusedError
-from skdptune.candidates import CandidateAdapter
+from skdptune.candidates import CandidateAdapter, find_adapter
 from skdptune.model_selection._publish import ALLOWED, publish
 
 __all__ = ["SearchAdapter"]
+
+_OF_THE_OUTER = {
+    "run_timeout": ((None,), "its time is part of the outer run"),
+    "checkpoint": ((None,), "all outer runs would share one folder, while the outer search can resume by itself"),
+    "ledger": ((None,), "the outer search pays for its inner ones, and a ledger here would count nothing"),
+    "verbose": ((0, False), "it runs in silence, many times over"),
+}
 
 
 class SearchAdapter(CandidateAdapter):
@@ -30,11 +37,11 @@ class SearchAdapter(CandidateAdapter):
                 f"the inner {self.name} has refit=False and so publishes no model to compare. Use refit='winner' or "
                 "refit=True."
             )
-        if self.estimator.run_timeout is not None:
-            raise CandidateRefusedError(
-                f"the inner {self.name} must have run_timeout=None: its time is part of the outer run. Set "
-                "run_timeout on the outer search."
-            )
+        for name, (idle, why) in _OF_THE_OUTER.items():
+            if getattr(self.estimator, name) not in idle:
+                raise CandidateRefusedError(
+                    f"the inner {self.name} must have {name}={idle[0]!r}: {why}. Set {name} on the outer search."
+                )
 
     def privacy_curve(self, n_samples, relation):
         return self.estimator.privacy_cost(n_samples).curve
@@ -46,7 +53,12 @@ class SearchAdapter(CandidateAdapter):
         )
 
     def assumptions(self, relation):
-        return ("An inner search is a candidate; its own assumptions hold as well.",)
+        inner = find_adapter(self.estimator.estimator).assumptions(relation)
+        return (
+            "A try is itself a search: its space, splits, scoring and number of tries are public, and chosen without "
+            "looking at the private rows.",
+            *(f"Inner search: {sentence}" for sentence in inner),
+        )
 
     def fit(self, X, y, *, classes, seed):
         inner = clone(self.estimator).set_params(ledger=None, checkpoint=None, n_jobs=None, random_state=None)

@@ -1,13 +1,51 @@
-"""How a search shows itself in a notebook: scikit-learn's diagram, and the price below it after a fit."""
+"""How a search shows itself: scikit-learn's text and diagram without the seed, and the price after a fit."""
+
+from sklearn.base import BaseEstimator
 
 __all__ = ["PricedRepr"]
 
 
-class PricedRepr:
-    """Mixin that adds ``privacy_spent_`` to the diagram of a fitted search; put it before ``BaseEstimator``.
+class _Withheld:
+    """Stands where a seed was given: the guarantee holds for those who do not know it, and output gets around."""
 
-    ``sklearn.utils.estimator_html_repr`` draws the diagram alone, as for any estimator.
+    def __repr__(self):
+        return "<given, not shown>"
+
+
+class PricedRepr:
+    """Mixin for the looks of a search; put it before ``BaseEstimator``.
+
+    The diagram of a fitted search has ``privacy_spent_`` below it; ``sklearn.utils.estimator_html_repr`` draws the
+    diagram alone, as for any estimator. In text and diagram a ``random_state`` that was given is said to be given and
+    not shown: whoever learns it can undo the noise, and what a notebook or a log shows is read by many.
+    ``get_params`` returns it as ever, and so the text of another estimator that holds a search (a pipeline's) has it:
+    scikit-learn makes that text from the parameters without asking.
     """
+
+    def __repr__(self, N_CHAR_MAX=700):
+        # by keyword only where asked for: the name is scikit-learn's
+        return repr(self._shown()) if N_CHAR_MAX == 700 else self._shown().__repr__(N_CHAR_MAX)
+
+    def _get_params_html(self, *args, **kwargs):
+        """Return scikit-learn's table of parameters, which its diagrams are made of."""
+        return self._shown()._get_params_html(*args, **kwargs)
+
+    def _shown(self):
+        """Return a twin to be printed: of a class of the same name that prints as scikit-learn does."""
+        own = type(self)
+        plain = {
+            "__repr__": BaseEstimator.__repr__,
+            "__module__": own.__module__,
+            "__qualname__": own.__qualname__,
+            "__doc__": own.__doc__,
+        }
+        if hasattr(BaseEstimator, "_get_params_html"):
+            plain["_get_params_html"] = BaseEstimator._get_params_html
+        twin = object.__new__(type(own.__name__, (own,), plain))
+        vars(twin).update(vars(self))
+        if getattr(self, "random_state", None) is not None:
+            twin.random_state = _Withheld()
+        return twin
 
     @property
     def _repr_html_(self):

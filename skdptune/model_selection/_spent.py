@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 
 from skdptune._exceptions import PricingError, SkdptuneError
-from skdptune._rounding import nats_up, number, significant_up
+from skdptune._rounding import as_given, nats_up, number, significant_up
 from skdptune._validation import check_real
 from skdptune.accounting import PrivacyCurve, best_of
 
@@ -245,23 +245,25 @@ class PrivacySpent:
             rows.append(("(closed form)", closed))
         return rows
 
-    def facts(self):
-        """Return what belongs beside the prices, as (name, text) rows."""
+    def facts(self, delta=None):
+        """Return what belongs beside the prices at ``delta`` (None: the default), as (name, text) rows."""
         rows = [
-            ("method", self.method),
+            ("method", dearest(self.selection, self.default_delta if delta is None else delta).method),
             ("tries", f"{_cut(repr(self.run_count))}, {_run_count_text(self.run_count)}"),
             ("relation", self.relation if self.n_samples is None else f"{self.relation}, {self.n_samples} rows"),
         ]
         if self.score_standard_deviation is not None:
             deviation = significant_up(self.score_standard_deviation, 2)
+            source = "a public guess of" if self.n_samples is None else "from"
             rows.append(
-                ("score noise", f"standard deviation {deviation} of the score's range, from {self.n_scored} rows")
+                ("score noise", f"standard deviation {deviation} of the score's range, {source} {self.n_scored} rows")
             )
         if self.settings is not None:
             rows.append(("split", self.settings.split))
             if self.settings.target is not None:
                 epsilon, delta = self.settings.target
-                rows.append(("target", f"epsilon {epsilon:g} at delta {delta:g}: candidates were calibrated to it"))
+                goal = f"epsilon {as_given(epsilon)} at delta {as_given(delta)}"
+                rows.append(("target", f"{goal}: candidates were calibrated to it"))
             if self.settings.seeded:
                 rows.append(("SEED GIVEN", "whoever knows random_state can undo the noise; it must stay secret"))
         return rows
@@ -280,9 +282,9 @@ class PrivacySpent:
             ASCII, at most 79 columns wide where words allow it. Every price is rounded up.
         """
         delta = check_delta(self.default_delta if delta is None else delta)
-        lines = [f"{STAGES[self.stage]}, at delta = {delta:g}"]
+        lines = [f"{STAGES[self.stage]}, at delta = {as_given(delta)}"]
         lines += [f"  {name:<17} epsilon = {nats_up(value)}" for name, value in self.price_rows(delta)]
-        lines += [_wrapped(f"  {name:<13}", text) for name, text in self.facts()]
+        lines += [_wrapped(f"  {name:<13}", text) for name, text in self.facts(delta)]
         if self.assumptions:
             lines.append("Assumes:")
             lines += [_wrapped(f"  {i:>2}. ", text) for i, text in enumerate(self.assumptions, start=1)]
@@ -340,5 +342,6 @@ def _wrapped(start, text):
 
 
 def _ascii(text):
-    """Escape what a plain terminal may not show: names of columns and classes may hold anything."""
-    return text.encode("ascii", "backslashreplace").decode("ascii")
+    """Escape what a plain terminal may not show or would obey: names of columns and classes may hold anything."""
+    text = text.encode("ascii", "backslashreplace").decode("ascii")
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)

@@ -40,6 +40,7 @@ from sklearn.model_selection import (
 )
 
 from skdptune._exceptions import SplitRefusedError
+from skdptune._rounding import as_given, percent_as_given
 from skdptune._validation import check_integer, check_real, describe, invalid_type, invalid_value
 
 __all__ = [
@@ -174,7 +175,7 @@ class Holdout(SplitScheme):
         return [(np.sort(order[:n_train]), np.sort(order[n_train:]))]
 
     def describe(self):
-        return f"one random holdout of {self.test_size:.0%} of the rows"
+        return f"one random holdout of {percent_as_given(self.test_size)} of the rows"
 
 
 class IndependentHoldout(SplitScheme):
@@ -224,7 +225,7 @@ class IndependentHoldout(SplitScheme):
         return [(np.flatnonzero(~scored), np.flatnonzero(scored))]
 
     def describe(self):
-        return f"an independent coin per row with probability {self.test_size:g} of being scored"
+        return f"an independent coin per row with probability {as_given(self.test_size)} of being scored"
 
 
 class _PublicValidation(SplitScheme):

@@ -2,9 +2,31 @@
 
 import html
 import re
+import unicodedata
 from dataclasses import dataclass
 
 __all__ = ["Bullets", "Headline", "Notice", "Paragraph", "Section", "Signature", "Table", "escape", "markdown_escape"]
+
+
+# what turns the direction of writing: a number in between could be read backwards
+_TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def visible(text):
+    """Return ``text`` with control characters, direction marks and half surrogate pairs written as escapes.
+
+    Examples
+    --------
+    >>> visible("a\\x1b[2J \\u202e1.0")
+    'a\\\\x1b[2J \\\\u202e1.0'
+    """
+    return "".join(_shown(c) if unicodedata.category(c) in ("Cc", "Cs") or c in _TURNS else c for c in str(text))
+
+
+def _shown(character):
+    if character in "\t\n\r":
+        return character
+    return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
 
 
 def escape(text):
@@ -15,7 +37,7 @@ def escape(text):
     >>> escape('<script>"')
     '&lt;script&gt;&quot;'
     """
-    return html.escape(str(text), quote=True)
+    return html.escape(visible(text), quote=True)
 
 
 def markdown_escape(text):
@@ -28,7 +50,7 @@ def markdown_escape(text):
     >>> markdown_escape("# 1"), markdown_escape("1. x"), markdown_escape("1.5")
     ('\\\\# 1', '1\\\\. x', '1.5')
     """
-    text = " ".join(str(text).split())
+    text = visible(" ".join(str(text).split()))
     text = re.sub(r"([\\`*_\[\]|~$])", r"\\\1", text)
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # what would start a heading or a list

@@ -3,7 +3,7 @@
 import math
 
 from skdptune._exceptions import SkdptuneError
-from skdptune._rounding import nats_up, percent_up
+from skdptune._rounding import as_given, nats_up, percent_up
 from skdptune.model_selection._spent import dearest, quantile
 from skdptune.report import _words
 from skdptune.report._meaning import attacker
@@ -30,6 +30,7 @@ def document(report):
     spent, delta = report.spent, report.delta
     meaning = {"whole_search": attacker(spent.curve, delta), "single_run": attacker(spent.single_run, delta)}
     prices = [_prices(spent, each) for each in report.deltas]
+    tries = _tries(spent.run_count)
     main = next(row for row in prices if row["delta"] == delta)
     found = {
         "format": FORMAT,
@@ -48,11 +49,11 @@ def document(report):
         "method": main["method"],
         "prices": prices,
         "attacker": meaning,
-        "tries": _tries(spent.run_count),
+        "tries": tries,
         "settings": _settings(spent),
         "score_noise": _score_noise(spent),
         "released": _released(spent),
-        "never_published": list(_words.NEVER_PUBLISHED),
+        "never_published": [*(() if tries["certain"] else (_words.TRIES,)), *_words.NEVER_PUBLISHED],
         "assumptions": list(spent.assumptions),
         "not_covered": list(_words.NOT_COVERED),
         "references": list(_words.REFERENCES),
@@ -133,7 +134,11 @@ def _released(spent):
         "The settings of the best try.",
         score,
         model,
-        "This price, with the settings it was computed from, the label set and the names and number of columns.",
+        "This price, with the settings it was computed from, the label set of a classifier and the names and number of "
+        "columns.",
+        "Where there is no try, or every try fails: instead of settings and score the fact that there are none"
+        + ("." if settings is not None and settings.released_model == "none" else ", and a constant model that no row "
+           "has touched."),
     ]
 
 
@@ -144,7 +149,7 @@ def _warnings(found):
     warnings = []
     if not math.isfinite(found["epsilon"]):
         warnings.append(
-            f"NO GUARANTEE at delta = {delta:g}: no finite epsilon is known. Do not release on the strength of "
+            f"NO GUARANTEE at delta = {as_given(delta)}: no finite epsilon is known. Do not release on the strength of "
             "this report."
         )
     if settings.get("seeded"):
@@ -168,8 +173,8 @@ def _warnings(found):
         )
     if n_samples is not None and delta * n_samples >= 1:
         warnings.append(
-            f"delta = {delta:g} is not below 1 / {n_samples}: at such a delta even publishing a few people's rows "
-            "in full can count as private. Judge by a smaller delta."
+            f"delta = {as_given(delta)} is not below 1 / {n_samples}: at such a delta even publishing a few people's "
+            "rows in full can count as private. Judge by a smaller delta."
         )
     if not found["assumptions"]:
         warnings.append(

@@ -99,10 +99,12 @@ def loss_bound(epsilons, deltas, share):
     >>> round(loss_bound(np.array([0.0, 1.0]), np.array([0.4, 0.0]), 0.0), 9)
     1.0
     """
-    useful = deltas < share if share > 0 else deltas <= 0
+    # rounded up: near 1 the logarithm below would blow up the rounding of a quotient
+    ratios = np.nextafter(deltas / share, 1.0) if share > 0 else np.where(deltas > 0, 1.0, 0.0)
+    useful = (ratios < 1) & (deltas < share if share > 0 else True)
     if not useful.any():
         return math.inf
-    tail = -np.log1p(-deltas[useful] / share) if share > 0 else 0.0
+    tail = -np.log1p(-ratios[useful])
     return float(np.min(epsilons[useful] + tail)) * (1 + 1e-14)  # rounded up
 
 

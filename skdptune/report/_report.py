@@ -2,11 +2,11 @@
 
 import functools
 import json
-import os
 from dataclasses import dataclass
 from importlib import resources
 
 from skdptune._validation import check_instance, invalid_type, invalid_value
+from skdptune._writing import write_text
 from skdptune.model_selection._spent import PrivacySpent, check_delta
 from skdptune.report._blocks import markdown_escape
 from skdptune.report._document import document, jsonable
@@ -146,11 +146,16 @@ class PrivacyReport:
         Parameters
         ----------
         path : str or os.PathLike, optional
+            A file that is there is overwritten, all at once, and keeps its mode.
 
         Returns
         -------
         str or None
             The text where no path was given.
+
+        Raises
+        ------
+        InvalidTypeError, InvalidParameterError, OutputError
         """
         # allow_nan=False: what is not JSON must never be written
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -162,11 +167,16 @@ class PrivacyReport:
         Parameters
         ----------
         path : str or os.PathLike, optional
+            A file that is there is overwritten, all at once, and keeps its mode.
 
         Returns
         -------
         str or None
             The text where no path was given.
+
+        Raises
+        ------
+        InvalidTypeError, InvalidParameterError, OutputError
         """
         parts = [f"# {markdown_escape(self.title)}", *(block.markdown(2) for block in self._blocks)]
         return _written("\n\n".join(parts) + "\n", path)
@@ -180,11 +190,16 @@ class PrivacyReport:
         Parameters
         ----------
         path : str or os.PathLike, optional
+            A file that is there is overwritten, all at once, and keeps its mode.
 
         Returns
         -------
         str or None
             The text where no path was given.
+
+        Raises
+        ------
+        InvalidTypeError, InvalidParameterError, OutputError
         """
         return _written(page(self.title, self._blocks), path)
 
@@ -197,8 +212,5 @@ def _tidy(value):
 def _written(text, path):
     if path is None:
         return text
-    if not isinstance(path, (str, os.PathLike)):
-        raise invalid_type("path", "a file name (str or os.PathLike) or None", path)
-    with open(path, "w", encoding="utf-8", newline="\n", errors="backslashreplace") as file:
-        file.write(text)
+    write_text(path, text)
     return None

@@ -52,6 +52,8 @@ _RULES = """
  color:var(--ink);background:transparent;font-weight:400;white-space:normal;max-width:none}
 @ thead th,@ thead td {font-weight:650;border-bottom:2px solid var(--line);vertical-align:bottom}
 @ .numbers th:not(:first-child),@ .numbers td {text-align:right;font-variant-numeric:tabular-nums}
+@ .numbers th,@ .numbers td {overflow-wrap:normal}
+@ .numbers td {white-space:nowrap}
 @ .facts th {width:32%;color:var(--soft)}
 @ .facts th,@ .signature th {padding-left:0}
 @ .signature th {width:40%;height:3em;vertical-align:bottom}

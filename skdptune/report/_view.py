@@ -2,7 +2,17 @@
 
 import math
 
-from skdptune._rounding import nats_up, number, percent_down, percent_up, significant_down, significant_up
+from skdptune._rounding import (
+    as_given,
+    nats_up,
+    number,
+    one_in,
+    percent_as_given,
+    percent_down,
+    percent_up,
+    power_up,
+    significant_up,
+)
 from skdptune.report import _words
 from skdptune.report._blocks import Bullets, Headline, Notice, Paragraph, Section, Signature, Table
 from skdptune.report._figure import TradeOffFigure
@@ -47,13 +57,9 @@ def sections(found, curves):
     )
 
 
-def _delta_text(delta):
-    return f"{delta:g}"
-
-
 def _headline(found):
     return Headline(
-        "epsilon", nats_up(found["epsilon"]), f"at delta = {_delta_text(found['delta'])}, for the whole search"
+        "epsilon", nats_up(found["epsilon"]), f"at delta = {as_given(found['delta'])}, for the whole search"
     )
 
 
@@ -74,10 +80,15 @@ def _about(found):
 
 def _released(found):
     intro = "Nothing has been released yet. A fit releases, once:" if found["stage"] == "quote" else "Released, once:"
-    protected = (
-        "Every person whose row is among the private rows is protected, against everybody who sees what was released, "
-        "whatever else they know; not against those who hold the rows."
-    )
+    settings = found["settings"] or {}
+    if math.isfinite(found["epsilon"]):
+        but = ", the seed excepted" if settings.get("seeded") else ""
+        protected = (
+            "Every person whose row is among the private rows is protected, as far as the numbers below say, against "
+            f"everybody who sees what was released, whatever else they know{but}; not against those who hold the rows."
+        )
+    else:
+        protected = "Nobody is known to be protected at this delta."
     never = "Never released, and the price holds only as long as it stays so: " + "; ".join(found["never_published"])
     return Section(
         "What is released, and whom it concerns",
@@ -95,10 +106,10 @@ _CASES = {
 def _guarantee(found):
     epsilon, delta = found["epsilon"], found["delta"]
     if not math.isfinite(epsilon):
-        text = f"No guarantee is known at delta = {_delta_text(delta)}."
+        text = f"No guarantee is known at delta = {as_given(delta)}."
         return Section("What the guarantee says", (Paragraph(text),))
-    factor = significant_up(math.exp(epsilon) * (1 + 1e-15)) if epsilon < 690 else "more than 1e299"  # rounded up
-    plus = f", plus delta = {_delta_text(delta)}" if delta else ""
+    factor = power_up(epsilon)
+    plus = f", plus delta = {as_given(delta)}" if delta else ""
     text = (
         f"Take any one person, and any yes-or-no question about what is released. Compare the chance of a yes "
         f"{_CASES[found['relation']]}. The larger chance is at most {factor} times the smaller one{plus}. "
@@ -111,7 +122,7 @@ def _guarantee(found):
     if delta:
         meaning.append(
             f"delta is an allowance on top of that limit. It bounds the chance that a release gives a given person "
-            f"away outright: {_delta_text(delta)}, which is 1 in {_one_in(delta)}."
+            f"away outright: {as_given(delta)}, which is 1 in {one_in(delta)}."
         )
     else:
         meaning.append("delta is 0: there is no allowance on top of that limit.")
@@ -119,11 +130,6 @@ def _guarantee(found):
         "It holds for each person alike, and whatever anybody knows already or learns later from elsewhere."
     )
     return Section("What the guarantee says", (Paragraph(text), Bullets(tuple(meaning))))
-
-
-def _one_in(delta):
-    whole = float(f"{1 / delta:.9g}")  # 1 / 1e-5 is 99999.99999999999
-    return significant_down(whole)  # rounded down: a larger chance
 
 
 def _attacker(found, curves):
@@ -172,7 +178,7 @@ def _beliefs(found, whole):
 
 
 def _share(share):
-    return f"{100 * share:g} %" if share >= 0.001 else _delta_text(share)
+    return percent_as_given(share) if share >= 0.001 else as_given(share)
 
 
 def _belief(value):
@@ -186,7 +192,7 @@ def _prices(found):
     columns.append("Closed form")
     rows, strong = [], None
     for index, row in enumerate(found["prices"]):
-        cells = [_delta_text(row["delta"]), nats_up(row["whole_search"]), nats_up(row["single_run"])]
+        cells = [as_given(row["delta"]), nats_up(row["whole_search"]), nats_up(row["single_run"])]
         cells += [nats_up(row["selection"]), nats_up(row["refit"])] if refitted else []
         cells.append("none" if row["closed_form"] is None else nats_up(row["closed_form"]))
         rows.append(tuple(cells))
@@ -211,10 +217,8 @@ def _search(found):
             "that stays so. Running time grows with the number of tries, so it is not released either."
         )
     if tries["none_at_all"] > 0:
-        hidden += (
-            f" With probability {number(tries['none_at_all'], 3)} there is no try at all; then a constant model that "
-            "no row has touched is released."
-        )
+        none = number(tries["none_at_all"], 3)
+        hidden += f" With probability {none} there is no try at all, which shows in what is released."
     rows = [
         ("Number of tries drawn from", _cut(tries["distribution"])),
         ("Mean", number(tries["mean"])),
@@ -237,10 +241,10 @@ def _settings(found, settings):
     if noise is None:
         rows.append(("Noise on the score", "none: it is computed on public rows"))
     else:
-        rows.append(("Noise on the score", noise["noise"] + _spread(noise)))
+        rows.append(("Noise on the score", noise["noise"] + _spread(noise, found["relation"] == "add-remove")))
     target = settings["target"]
     if target is not None:
-        goal = f"epsilon {target['epsilon']:g} at delta {target['delta']:g} for the whole search"
+        goal = f"epsilon {as_given(target['epsilon'])} at delta {as_given(target['delta'])} for the whole search"
         rows.append(("Calibrated to", goal))
         rows.append(("Every candidate costs at most", target["level"]))
     seed = "GIVEN: must stay secret" if settings["seeded"] else "none; fresh secret randomness of the operating system"
@@ -248,11 +252,14 @@ def _settings(found, settings):
     return (Table("Settings, all of them public", ("", ""), tuple(rows), kind="facts"),)
 
 
-def _spread(noise):
+def _spread(noise, private):
     if noise["standard_deviation"] is None:
         return ""
     deviation = significant_up(noise["standard_deviation"], 2)
-    return f": standard deviation {deviation} of the score's range, with {noise['scored_rows']} rows scored"
+    rows = f"{noise['scored_rows']} rows scored"
+    if private:  # the divisor is a guess: the true number is nobody's business
+        rows = f"a public guess of {rows}"
+    return f": standard deviation {deviation} of the score's range, with {rows}"
 
 
 def _cut(text):

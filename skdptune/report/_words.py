@@ -8,6 +8,7 @@ __all__ = [
     "REFERENCES",
     "RELEASED_MODELS",
     "SIGNATURES",
+    "TRIES",
 ]
 
 QUESTIONS = {
@@ -31,8 +32,8 @@ RELEASED_MODELS = {
     "none": "No model.",
 }
 
+TRIES = "how many tries were made"  # never published, unless it is certain beforehand
 NEVER_PUBLISHED = (
-    "how many tries were made",
     "the settings, scores, models and running times of all tries but the best",
     "which of the tries was the best",
     "random seeds, private rows, training histories, gradients",
@@ -42,7 +43,7 @@ NOT_COVERED = (
     "Other releases from the same rows: a second search or fit, also one whose result was thrown away, statistics, "
     "plots. Their prices add up; a ledger keeps the total, this report does not.",
     "Scores of the published model on private rows, from score(), cross-validation or a test set. They carry no noise. "
-    "The best score of the search does, and is covered.",
+    "The best score of the search is covered.",
     "Side channels: running time, memory and processor load, file sizes, exit codes, log lines, progress bars, "
     "checkpoints. They grow with the number of tries or show it, so they must stay with those who hold the rows.",
     "Those who hold the private rows and run the search, and whoever breaks into their machines.",

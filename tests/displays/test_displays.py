@@ -1,20 +1,24 @@
 """What the displays draw: the data of their artists, on every kind of axes."""
 
+import inspect
 import math
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import RandomizedSearchCV
 
 from skdptune import PrivateRandomSearchCV
 from skdptune._exceptions import (
     InvalidParameterError,
     InvalidTypeError,
     MissingDependencyError,
+    PricingError,
     RelationMismatchError,
 )
 from skdptune.accounting import PrivacyCurve, best_of, plan
@@ -30,6 +34,7 @@ from skdptune.displays import (
 from skdptune.displays._drawing import STYLES, number, round_down, round_up
 from skdptune.run_counts import Finite, Fixed, Geometric, Logarithmic, Poisson, TruncatedNegativeBinomial
 
+DISPLAYS = [PrivacyProfileDisplay, TradeOffDisplay, RdpCurveDisplay, RunCountDisplay, PlanDisplay]
 SINGLE = PrivacyCurve.gaussian(3.0)
 SEARCH = best_of(SINGLE, Logarithmic(10))
 
@@ -140,7 +145,8 @@ def test_profile_where_nothing_is_known_and_where_nothing_is_lost(drawn):
     rough = PrivacyCurve.approximate(1.0, 1e-3)
     curves = {"unknown": unknown, "nothing": nothing, "rough": rough}
     display = drawn(PrivacyProfileDisplay.from_curve(curves, delta=1e-5, n_points=5))
-    assert legend_texts(display) == ["unknown, epsilon inf", "nothing, epsilon 0.000", "rough, epsilon inf"]
+    texts = ["unknown, epsilon inf", "nothing, epsilon 0.000 (delta 0 everywhere)", "rough, epsilon inf"]
+    assert legend_texts(display) == texts
     assert len(display.marks_) == 1  # infinite ones have no place
     assert np.min(display.lines_["rough"].get_ydata()) >= 1e-3
 
@@ -228,6 +234,106 @@ def test_many_curves_can_be_told_apart(drawn):
     assert len(looks) == 12
 
 
+def axes_of_many_kinds():
+    return {
+        "a list": [plt.subplots()[1]],
+        "an array": plt.subplots(1, 2)[1],
+        "a figure": plt.figure(),
+        "a subfigure": plt.figure().subfigures(1, 2)[0],
+        "pyplot": plt,
+        "a name": "ax",
+        "polar axes": plt.subplots(subplot_kw={"projection": "polar"})[1],
+        "solid axes": plt.subplots(subplot_kw={"projection": "3d"})[1],
+        "axes of a sphere": plt.subplots(subplot_kw={"projection": "mollweide"})[1],
+    }
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_what_is_no_pair_of_straight_axes_is_refused(index):
+    for name, ax in axes_of_many_kinds().items():
+        if index == 3 and name == "a list":
+            continue  # one panel may come in a list
+        with pytest.raises((InvalidTypeError, InvalidParameterError), match="^ax must be"):
+            _one(index, ax)
+    with pytest.raises(InvalidTypeError if index != 3 else InvalidParameterError, match=r"Pass .*ax\[0\]"):
+        _one(index, plt.subplots(1, 2)[1])
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_axes_that_nobody_sees_are_refused(index):
+    removed = plt.subplots()[1]
+    removed.remove()
+    figure, cleared = plt.subplots()
+    figure.clf()
+    for ax in (removed, cleared):
+        with pytest.raises(InvalidParameterError, match="axes that were removed"):
+            _one(index, ax)
+
+
+def test_displays_draw_on_subfigures_insets_twins_and_closed_figures():
+    figure = plt.figure()
+    part = figure.subfigures(1, 2)[1].subplots()
+    outer = plt.subplots()[1]
+    inset = outer.inset_axes([0.1, 0.1, 0.5, 0.5]).inset_axes([0.1, 0.1, 0.8, 0.8])
+    closed_figure, closed = plt.subplots()
+    plt.close(closed_figure)
+    for ax in (part, inset, outer.twinx(), closed):
+        display = _one(1, ax)
+        assert display.ax_ is ax
+        display.figure_.canvas.draw()
+
+
+ZERO = {
+    "pure": PrivacyCurve.pure(0.0),
+    "zcdp": PrivacyCurve.zcdp(0.0),
+    "approximate": PrivacyCurve.approximate(0.0, 0.0),
+    "delta alone": PrivacyCurve.approximate(0.0, 1e-3),
+    "divergences": PrivacyCurve.from_rdp([2.0, 4.0], [0.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize("curve", ZERO.values(), ids=ZERO)
+@pytest.mark.parametrize("display", [PrivacyProfileDisplay, TradeOffDisplay, RdpCurveDisplay])
+def test_a_curve_that_costs_nothing_is_drawn_and_said_to_cost_nothing(display, curve, drawn):
+    shown = drawn(display.from_curve({"free": curve}))
+    text = legend_texts(shown)[0]
+    if display is RdpCurveDisplay:
+        assert "0 at every order" in text or "infinite at some orders, 0 at the others" in text
+    if display is PrivacyProfileDisplay:
+        assert ("delta 0 everywhere" in text) == (curve.delta(0.0) == 0)
+    both = drawn(display.from_curve({"free": curve, "dear": PrivacyCurve.pure(1.0)}))
+    assert len(legend_texts(both)) >= 2
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one", "add-remove"])
+@pytest.mark.parametrize("kind", ["pure", "approximate", "zcdp", "gaussian", "unknown"])
+def test_curves_of_every_kind_are_drawn_under_every_relation(kind, relation, drawn):
+    curve = {
+        "pure": lambda: PrivacyCurve.pure(1.0, relation=relation),
+        "approximate": lambda: PrivacyCurve.approximate(1.0, 1e-5, relation=relation),
+        "zcdp": lambda: PrivacyCurve.zcdp(0.1, relation=relation),
+        "gaussian": lambda: PrivacyCurve.gaussian(3.0, relation=relation),
+        "unknown": lambda: PrivacyCurve.from_rdp([2.0, 4.0], [0.5, math.inf], relation=relation),
+    }[kind]()
+    search = best_of(curve, Poisson(0.5))
+    for display in (
+        PrivacyProfileDisplay.from_curve(search, n_points=3, delta=1e-4, lower_bound=False),
+        TradeOffDisplay.from_curve(search),
+        RdpCurveDisplay.from_curve(search, orders=[2, 3.5]),
+    ):
+        assert relation in drawn(display).ax_.get_title()
+
+
+def test_no_line_hides_another_of_the_same_name():
+    for display in (PrivacyProfileDisplay, TradeOffDisplay, RdpCurveDisplay):
+        with pytest.raises(InvalidParameterError, match="name must be another name than 'single run'"):
+            display.from_curve(SEARCH, name="single run")
+        with pytest.raises(InvalidParameterError, match="names differ as text"):
+            display.from_curve({1: SINGLE, "1": SEARCH})
+    display = RunCountDisplay.from_run_count([Geometric(5.00001), Geometric(5.00002)], kind="pmf")
+    assert len(display.lines_) == 2
+
+
 def test_two_displays_on_one_axes_get_different_styles(drawn):
     first = RdpCurveDisplay.from_curve(SINGLE, orders=[2, 4])
     second = drawn(RdpCurveDisplay.from_curve(PrivacyCurve.pure(1.0), orders=[2, 4], ax=first.ax_))
@@ -267,16 +373,56 @@ def test_curves_of_another_kind_are_refused(display, curve):
         display.from_curve(curve)
 
 
-@pytest.mark.parametrize("display", [PrivacyProfileDisplay, TradeOffDisplay, RdpCurveDisplay, RunCountDisplay])
+@pytest.mark.parametrize("display", DISPLAYS)
 def test_estimators_of_another_kind_are_refused(display):
-    with pytest.raises(InvalidTypeError, match="estimator must be a PrivateRandomSearchCV"):
-        display.from_estimator(Toy())
+    for other in (Toy(), RandomizedSearchCV(Toy(), {"s": [1.0]}), PrivateRandomSearchCV, None, 3):
+        with pytest.raises(InvalidTypeError, match="estimator must be a PrivateRandomSearchCV"):
+            display.from_estimator(other)
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_every_display_takes_a_search_in_the_same_way(display, drawn):
+    names = list(inspect.signature(display.from_estimator).parameters)
+    assert names[:2] == ["estimator", "n_samples"] and "ax" in names
+    options = {PrivacyProfileDisplay: {"n_points": 3}, RunCountDisplay: {"kind": "pmf"}}.get(display, {})
+    options |= {"run_counts": [Geometric], "means": [2.0, 4.0]} if display is PlanDisplay else {}
+    ax = plt.subplots()[1]
+    shown = drawn(display.from_estimator(search(), n_samples=100, ax=ax, **options))
+    assert shown.ax_ is ax
+    spent = search().privacy_cost(100)
+    drawn(display.from_estimator(spent, n_samples=100, **options))
+    for wrong in (0, -3, True, 1.5, "many"):
+        with pytest.raises((InvalidTypeError, InvalidParameterError), match="n_samples must be"):
+            display.from_estimator(search(), n_samples=wrong, **options)
+    if display is not RunCountDisplay:  # where the number of rows changes nothing
+        with pytest.raises(InvalidParameterError, match="n_samples must be left out, or 100"):
+            display.from_estimator(spent, n_samples=101, **options)
 
 
 def test_numbers_are_rounded_to_the_private_side():
     assert round_up(1.8361) == "1.837" and round_up(1.2345 - 1e-9, 4) == "1.2345"
     assert round_up(0.5) == "0.500" and round_up(math.inf) == "inf" and round_down(0.9999) == "0.999"
     assert [number(x) for x in (1e-5, 2.5e-7, 0.05, 3.0)] == ["1e-5", "2.5e-7", "0.05", "3"]
+
+
+@pytest.mark.parametrize("value", [1e-12, 1.00000000000001, 1 - 2**-53, 0.12345678901234, 1e-7, 5e-324, 2 + 2**-51])
+def test_no_tolerance_rounds_a_number_to_the_wrong_side(value):
+    assert Fraction(round_down(value)) <= Fraction(repr(value)) <= Fraction(round_up(value))
+    assert round_up(value) != round_down(value)
+    assert float(round_up(value)) > 0
+
+
+@pytest.mark.parametrize("delta", [1.23456789e-5, 0.00012345678, 1e-300])
+def test_a_delta_that_was_asked_at_is_written_whole(delta):
+    display = PrivacyProfileDisplay.from_curve(PrivacyCurve.pure(1.0), delta=delta, n_points=3)
+    assert float(display.ax_.get_title().split("delta ")[1]) == delta
+    display = PlanDisplay.from_curve(PrivacyCurve.pure(1.0), delta, run_counts=[Geometric], means=[2])
+    assert float(display.ax_.get_title().split("delta ")[1].split(",")[0]) == delta
+
+
+def test_a_mass_set_aside_is_rounded_up():
+    display = RdpCurveDisplay.from_curve(PrivacyCurve.approximate(1.0, 1.2341e-5), orders=[2, 4])
+    assert float(legend_texts(display)[0].split("mass ")[1].rstrip(")")) >= 1.2341e-5
 
 
 # TradeOffDisplay ----------------------------------------------------------------------------
@@ -380,8 +526,9 @@ def test_run_count_refusals():
         RunCountDisplay.from_run_count(3)
     with pytest.raises(InvalidTypeError, match="an item of run_count"):
         RunCountDisplay.from_run_count([3])
-    with pytest.raises(InvalidTypeError, match="made by best_of"):
-        RunCountDisplay.from_curve(SINGLE)
+    for single in (SINGLE, best_of(SINGLE, Fixed(1))):
+        with pytest.raises(InvalidTypeError, match="made by best_of.*from_run_count"):
+            RunCountDisplay.from_curve(single)
     with pytest.raises(InvalidParameterError, match="ax must be 3 axes"):
         RunCountDisplay.from_run_count(Poisson(3), ax=plt.subplots()[1])
     with pytest.raises(InvalidParameterError, match="kind must be one of"):
@@ -438,10 +585,65 @@ def test_plan_with_infinite_prices_and_a_legend(drawn):
     ]
     display = drawn(PlanDisplay(rows).plot())
     assert [text.get_text() for text in display.labels_] == ["A"]
+    assert display.note_ == "no finite epsilon: A (mean 2), B" and display.note_ in display.ax_.get_xlabel()
+    assert PlanDisplay(rows[:1]).plot().note_ is None
     display = drawn(PlanDisplay(rows).plot(kind="rows"))
     assert [text.get_text() for text in display.labels_] == ["1.500", "inf", "inf"]
     display = drawn(PlanDisplay(rows).plot(kind="lines", legend=True))
     assert "A" in legend_texts(display)
+
+
+def test_plan_names_what_cannot_be_priced(drawn):
+    rough = PrivacyCurve.approximate(1.0, 1e-5)
+    display = drawn(PlanDisplay.from_curve(rough, 3e-5, run_counts=[Geometric, Fixed], means=[2, 4]))
+    assert [name for name, line in display.lines_.items() if np.isfinite(line.get_xdata()).any()] == [
+        "Geometric", "Fixed",
+    ]
+    assert display.note_ == "no finite epsilon: Geometric (mean 4), Fixed (mean 4)"
+    assert display.note_ in display.ax_.get_xlabel().replace("\n", " ")
+
+
+def test_plan_names_a_distribution_that_no_method_prices(monkeypatch):
+    from skdptune.displays import _plan
+
+    def reluctant(curve, target, delta, *, run_counts, **options):
+        if run_counts == [Poisson]:
+            raise PricingError("no method can price this search.")
+        return plan(curve, target, delta, run_counts=run_counts, **options)
+
+    monkeypatch.setattr(_plan, "plan", reluctant)
+    display = PlanDisplay.from_curve(SINGLE, 1e-5, run_counts=[Geometric, Poisson], means=[2])
+    assert display.note_ == "no finite epsilon: Poisson" and list(display.lines_) == ["Geometric"]
+    with pytest.raises(PricingError, match="nothing to draw, no distribution has a finite price: no method"):
+        PlanDisplay.from_curve(SINGLE, 1e-5, run_counts=[Poisson], means=[2])
+
+
+@pytest.mark.parametrize(
+    ("curve", "delta"),
+    [
+        (SINGLE, 0.0),
+        (PrivacyCurve.approximate(1.0, 1e-3), 1e-5),
+        (PrivacyCurve.from_rdp([2.0], [math.inf]), 1e-5),
+    ],
+)
+def test_a_plan_without_any_finite_price_is_refused(curve, delta):
+    with pytest.raises(PricingError, match="no distribution has a finite price"):
+        PlanDisplay.from_curve(curve, delta, run_counts=[Geometric, Fixed], means=[2, 4])
+
+
+def test_plan_draws_fixed_numbers_of_tries_as_one_line():
+    display = PlanDisplay.from_curve(PrivacyCurve.pure(1.0), 1e-5, run_counts=[Fixed], means=[1.5, 2, 3.0])
+    assert list(display.lines_) == ["Fixed"] and [row["mean"] for row in display.rows] == [2, 3]
+    with pytest.raises(InvalidParameterError, match="means must be a sequence with a whole number in it, for Fixed"):
+        PlanDisplay.from_curve(SINGLE, 1e-5, run_counts=[Fixed], means=[1.5])
+
+
+def test_plan_of_a_search_draws_its_runs():
+    options = {"run_counts": [Geometric], "means": [5.0]}
+    display = PlanDisplay.from_estimator(search(), n_samples=100, delta=1e-4, **options)
+    assert display.rows[0]["search_epsilon"] == pytest.approx(search().privacy_cost(100).epsilon(1e-4), rel=5e-3)
+    with pytest.raises(InvalidParameterError, match="estimator must be a search without refit=True"):
+        PlanDisplay.from_estimator(search(refit=True), n_samples=100, **options)
 
 
 def test_plan_refusals():
@@ -454,3 +656,9 @@ def test_plan_refusals():
         PlanDisplay.from_curve(3, 1e-5)
     with pytest.raises(InvalidParameterError, match="kind must be one of"):
         PlanDisplay.from_plan(table).plot(kind="pie")
+    with pytest.raises(InvalidParameterError, match="rows must be a list of at least one row"):
+        PlanDisplay([]).plot()
+    with pytest.raises(InvalidTypeError, match="run_counts must be a sequence"):
+        PlanDisplay.from_curve(SINGLE, 1e-5, run_counts="Geometric")
+    with pytest.raises(InvalidParameterError, match="run_counts must be at least one"):
+        PlanDisplay.from_curve(SINGLE, 1e-5, run_counts=[])

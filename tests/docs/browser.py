@@ -49,7 +49,9 @@ const background = element => {
     layers.push(parse(style.backgroundColor));
     if (layers[layers.length - 1][3] === 1) break;
   }
-  const dark = getComputedStyle(document.documentElement).colorScheme.includes('dark');
+  const schemes = getComputedStyle(document.documentElement).colorScheme;
+  const asked = matchMedia('(prefers-color-scheme: dark)').matches;
+  const dark = schemes.includes('dark') && (asked || !schemes.includes('light'));
   return layers.reverse().reduce((below, layer) => over(layer, below), dark ? [0, 0, 0, 1] : [255, 255, 255, 1]);
 };
 const found = [];
@@ -93,6 +95,43 @@ return [...document.querySelectorAll('body *')]
   .filter(e => e.getBoundingClientRect().height > 1 && !scrolled(e))
   .slice(0, 5).map(e => `${e.tagName}.${e.className} to ${Math.round(e.getBoundingClientRect().right)}: `
     + e.textContent.trim().slice(0, 40));
+"""
+
+
+# Words that are broken inside a table for want of room: a reader takes the halves for two words, or two numbers.
+BROKEN_WORDS = r"""
+const found = [];
+for (const cell of document.querySelectorAll('table td, table th')) {
+  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.textContent;
+    for (const word of text.matchAll(/[^\s­-]+/g)) {
+      const range = document.createRange();
+      range.setStart(walker.currentNode, word.index);
+      range.setEnd(walker.currentNode, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].filter(r => r.width > 0).map(r => Math.round(r.top)));
+      if (lines.size > 1 && word[0].length < 40) found.push(word[0]);
+    }
+  }
+}
+return found;
+"""
+
+# A formula and its number must not lie on one another, nor a formula reach out of its own box.
+FORMULAS = r"""
+const found = [];
+for (const box of document.querySelectorAll('div.math')) {
+  const formula = box.querySelector('.formula').getBoundingClientRect();
+  const number = box.querySelector('.eqno');
+  if (formula.right > innerWidth + 1) found.push(`too wide: ${box.textContent.slice(0, 40)}`);
+  if (number && number.getBoundingClientRect().left < formula.right - 1) found.push(`number: ${number.textContent}`);
+}
+return found;
+"""
+
+# Figures need a description for those who do not see them; small ones beside their title, or in a link, do not.
+UNDESCRIBED = r"""
+return [...document.images].filter(i => !i.alt.trim() && !i.closest('a, .sphx-glr-thumbcontainer')).map(i => i.src);
 """
 
 

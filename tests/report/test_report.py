@@ -14,7 +14,7 @@ import pytest
 from skdptune._exceptions import AllRunsFailedError, InvalidParameterError, InvalidTypeError
 from skdptune.accounting import PrivacyCurve
 from skdptune.model_selection import IndependentHoldout
-from skdptune.report import PrivacyReport, card, json_schema
+from skdptune.report import PrivacyReport, card, json_schema, round_down, round_up
 from skdptune.run_counts import Finite, Fixed, Geometric, from_dict
 from tests.model_selection.estimators import PrivateMajority
 from tests.report.cases import ROWS, handmade, quotes, rows, search
@@ -178,7 +178,9 @@ def test_failed_and_empty_searches_report_the_same():
     with pytest.raises(AllRunsFailedError):
         broken.fit(*rows())
     text = broken.privacy_spent_.report().to_html()
-    assert "ValueError" not in text and "fail" not in text.replace("Whether a run fails", "")
+    for general in ("Whether a run fails", "or every try fails"):
+        text = text.replace(general, "")
+    assert "ValueError" not in text and "fail" not in text
 
 
 def test_add_remove_keeps_the_number_of_rows():
@@ -228,7 +230,7 @@ def test_settings_that_change_the_story():
     assert "PrivateMean" in found["regression"]["settings"]["estimator"]
     assert "lower=0.0" in found["regression"]["settings"]["scoring"]
     assert all("No assumptions" in found[name]["warnings"][-1] for name in ("huge", "infinite", "no versions"))
-    assert "more than 1e299" in QUOTES["huge"].report().to_html()
+    assert "at most 5.26e325 times" in QUOTES["huge"].report().to_html()
     assert "not recorded" in QUOTES["no versions"].report().to_html()
     for name in ("plain", "finite", "capped"):
         assert from_dict(found[name]["tries"]["arguments"]) == QUOTES[name].run_count
@@ -326,6 +328,8 @@ def test_reports_are_values():
 def test_fixed_numbers_of_tries_hide_nothing():
     spent = handmade(PrivacyCurve.pure(1.0), Fixed(2))
     assert "fixed at 2" in spent.report().to_html()
+    assert "how many tries were made" not in spent.report().to_html()
+    assert "how many tries were made" in QUOTES["plain"].report().to_html()
     assert "drawn at random" in handmade(PrivacyCurve.pure(1.0), Geometric(2)).report().to_html()
 
 
@@ -335,3 +339,79 @@ def test_the_schema_notices_what_is_wrong(validator):
         assert not validator.is_valid({**good, **change})
     for missing in good:
         assert not validator.is_valid({key: good[key] for key in good if key != missing})
+
+
+LONG = 0.00012345678912345  # in six digits 0.000123457: larger; in four 0.0001235; in three 0.000123: smaller
+
+
+@pytest.mark.parametrize("delta, text", [
+    (LONG, "0.00012345678912345"), (1.000000049e-06, "1.000000049e-06"), (0.0051234567, "0.0051234567"),
+    (1e-300, "1e-300"), (0.9999999999999999, "0.9999999999999999"),
+])
+def test_a_delta_is_printed_whole_in_every_form(delta, text):
+    spent = handmade(PrivacyCurve.gaussian(3.0), Fixed(1), settings=replace(QUOTES["target"].settings, target=(
+        1.0000000499, delta), delta=delta))
+    report = spent.report(delta=delta)
+    for form in (spent.summary(delta), report.to_html(), report.to_markdown(), report._repr_html_(), card(spent)):
+        assert f"delta = {text}" in form and f"epsilon 1.0000000499 at delta {text}" in form
+    assert report.to_dict()["delta"] == delta
+    hopeless = handmade(PrivacyCurve.approximate(1.0, 1.0)).report(delta=delta).to_dict()["warnings"]
+    assert f"NO GUARANTEE at delta = {text}:" in hopeless[0]
+    if delta * 100 >= 1:
+        assert any(f"delta = {text} is not below 1 / 100" in warning for warning in hopeless)
+
+
+def test_the_chance_in_words_is_not_smaller_than_delta():
+    text = handmade(PrivacyCurve.gaussian(3.0)).report(delta=1.00000000049e-5).to_markdown()
+    assert "which is 1 in 99900." in text  # 1 in 100000 would be less
+    text = handmade(PrivacyCurve.gaussian(3.0)).report(delta=0.0051234567).to_markdown()
+    assert "in all but 0.51234567 % of releases" in text
+
+
+def test_sentences_are_true_of_the_search():
+    texts = {name: (str(spent), spent.report().to_markdown()) for name, spent in QUOTES.items()}
+    for summary, text in (texts["public validation"],):
+        assert "noisy score" not in text and "its score on the public rows" in text
+        assert "noisy score" not in " ".join(summary.split())
+    for text in texts["add-remove"]:
+        assert "a public guess of 14 rows" in " ".join(text.split())
+    assert "public guess" not in texts["plain"][1]
+    assert "Nobody is known to be protected" in texts["infinite"][1] and "is protected" not in texts["infinite"][1]
+    assert "the seed excepted" in texts["seeded"][1] and "the seed excepted" not in texts["plain"][1]
+    assert "a constant model that no row has touched" in texts["plain"][1]
+    assert "constant model" not in texts["target"][1]  # releases no model
+    inner = "Inner search: The privacy cost that PrivateMajority states for itself is true"
+    assert inner in texts["nested"][1] and inner not in texts["plain"][1]
+
+
+def test_the_method_is_that_of_the_delta():
+    spent = QUOTES["plain"]
+    for delta in (0.0, 1e-9, 0.3):
+        method = {"whole": spent.report(delta=delta).to_dict()["method"], "shown": dict(spent.facts(delta))["method"]}
+        assert method["whole"] == method["shown"] and f"method       {method['shown']}" in spent.summary(delta)
+
+
+def test_nothing_turns_or_clears_a_terminal():
+    nasty = "a\x1b[2Jb\u202ec\x00d\x07"
+    spent = replace(QUOTES["plain"], assumptions=(nasty,), versions=((nasty, nasty),))
+    report = spent.report(title=nasty, notes=nasty)
+    for text in (report.to_html(), report.to_markdown(), report._repr_html_(), card(spent), spent.summary()):
+        assert not any(c in text for c in "\x1b\u202e\x00\x07") and "a\\x1b[2Jb" in text.replace("\\\\", "\\").replace(
+            "\\[", "[")
+    assert json.loads(report.to_json())["title"] == nasty
+
+
+def test_single_numbers_for_scripts():
+    assert round_up(1.93681) == "1.9369" and round_down(1.93689) == "1.9368"
+    assert round_up(0.1) == "0.1000" and round_up(3.6, 2) == "3.60" and round_up(1e-300) == "0.0001"
+    assert round_down(-1e-9, 2) == "-0.01" and round_up(-1e-9, 2) == "0.00"
+    assert round_up(np.float64(2.001), 2) == "2.01" and round_down(math.inf) == "inf" and round_up(3, 0) == "3"
+    for function in (round_up, round_down):
+        for wrong in ("1", None, True, np.zeros(2), 1j):
+            with pytest.raises(InvalidTypeError, match="value must be"):
+                function(wrong)
+        with pytest.raises(InvalidParameterError, match="value must be"):
+            function(math.nan)
+        for wrong in (-1, 301):
+            with pytest.raises(InvalidParameterError, match="digits must be"):
+                function(1.0, wrong)
