@@ -1,11 +1,10 @@
 """``calibrate``: the least noise with which the whole search meets a target."""
 
-import math
-
 from skdptune._cli._codes import Answer
 from skdptune._cli._run_counts import run_count_of, say
 from skdptune._cli._tables import round_safely, table, up, wrapped
-from skdptune._exceptions import InvalidParameterError, UnreachableTargetError
+from skdptune._rounding import as_given
+from skdptune._validation import check_real
 
 __all__ = ["calibrate"]
 
@@ -15,19 +14,13 @@ def calibrate(arguments):
     from skdptune import accounting
     from skdptune.accounting import best_of
 
-    mechanism, delta, target = arguments.mechanism, arguments.delta, arguments.target
+    mechanism = arguments.mechanism
+    delta = check_real("--delta", arguments.delta, low=0, high=1, high_open=True)
+    target = check_real("--target", arguments.target, low=0, low_open=True)
     values = mechanism.given(arguments)
     family = mechanism.family(values, arguments.relation)
     count = run_count_of(arguments)
-    try:
-        found = accounting.calibrate(family, count, target, delta, refit=arguments.refit)
-    except InvalidParameterError:
-        if family(1.0).epsilon(max(delta, 1e-12)) < math.inf:
-            raise
-        raise UnreachableTargetError(
-            f"target_epsilon must be reachable; no setting of {mechanism.name} has a finite epsilon at "
-            f"delta={delta:g}. Raise --delta."
-        ) from None
+    found = accounting.calibrate(family, count, target, delta, refit=arguments.refit)
 
     def whole_search(x):
         search = best_of(family(x), count)
@@ -63,7 +56,8 @@ def _in_few_digits(found, upwards, meets):
 
 def _text(data, curve, sentence, mechanism):
     side = "least" if mechanism.more_is_safer else "largest"
-    met = f"meets the target {data['target_epsilon']:g} (checked at this setting)"
+    delta = as_given(data["delta"])
+    met = f"meets the target {as_given(data['target_epsilon'])} (checked at this setting)"
     rows = [
         ["one run", up(data["single_run_epsilon"], 5), ""],
         ["whole search" + (" and refit" if data["refit"] else ""), up(data["epsilon"], 5), met],
@@ -75,7 +69,7 @@ def _text(data, curve, sentence, mechanism):
             wrapped(f"the {side} that meets the target, rounded to the safe side", 9, "is:      "),
             wrapped(f"one run: {curve.node.describe()}", 9, ""),
             wrapped(f"tries:   {sentence}", 9, ""),
-            wrapped(f"for:     {data['relation']} neighbours, delta = {data['delta']:g}; epsilons rounded up", 9, ""),
+            wrapped(f"for:     {data['relation']} neighbours, delta = {delta}; epsilons rounded up", 9, ""),
             "",
             table(["", "epsilon", ""], rows, "<><"),
         ]

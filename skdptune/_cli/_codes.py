@@ -29,9 +29,9 @@ BROKEN_PIPE = 141
 
 CODES = (
     (OK, "an answer was printed"),
-    (REFUSED, "refused: no valid price, target out of reach, library missing"),
+    (REFUSED, "refused: no finite price, target out of reach, library missing"),
     (USAGE, "wrong arguments"),
-    (OVER_LIMIT, "the answer was printed and lies above --limit"),
+    (OVER_LIMIT, "the answer was printed and lies above --limit (price) or --target (plan)"),
     (FILE, "a file cannot be read or written, or a ledger fails its check"),
     (INTERNAL, "a defect of this program"),
     (INTERRUPTED, "interrupted (Ctrl-C)"),

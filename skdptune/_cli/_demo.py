@@ -1,8 +1,10 @@
 """``demo``: a complete private search on data that scikit-learn ships."""
 
 from skdptune._cli._codes import Answer
+from skdptune._cli._files import check_target
 from skdptune._cli._tables import up, wrapped
 from skdptune._exceptions import InvalidParameterError, MissingDependencyError
+from skdptune._rounding import as_given
 
 __all__ = ["demo"]
 
@@ -15,7 +17,7 @@ def demo(arguments):
 
     from skdptune import PrivateRandomSearchCV
 
-    kind = None if arguments.report is None else _report_kind(arguments.report)
+    kind = None if arguments.report is None else _report_kind(arguments.report, arguments.force)
     X, y = load_digits(return_X_y=True)
     digits = list(range(10))
     name, estimator, space = _candidate(arguments.candidate, digits)
@@ -67,10 +69,11 @@ def _candidate(choice, digits):
     return "class centroids with Gaussian noise", NoisyCentroids(centre=8.0, classes=digits), space
 
 
-def _report_kind(path):
+def _report_kind(path, force):
     """Return the method that writes a report of that name; asked before anything runs."""
     for ending, method in ((".html", "to_html"), (".json", "to_json"), (".md", "to_markdown")):
         if path.endswith(ending):
+            check_target("--report", path, force)
             return method
     raise InvalidParameterError("--report must end in .html, .json or .md.")
 
@@ -82,7 +85,7 @@ def _text(data, quoted, spent, search, space):
     steps = [
         f"Data: {data['n_samples']} handwritten digits that scikit-learn ships, one row each, taken as private.",
         f"Candidate: {data['candidate']}. One run costs epsilon = {up(quoted.single_run.epsilon(delta))} at "
-        f"delta = {delta:g}.",
+        f"delta = {as_given(delta)}.",
         f"Search: {searched}. The number of tries is drawn from {spent.run_count!r}; it stays secret, and so do "
         "all tries but the best.",
         f"Price of the whole search, known before a row is read: epsilon = {up(quoted.epsilon(delta))}.",

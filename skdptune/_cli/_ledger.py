@@ -1,11 +1,13 @@
 """``ledger show`` and ``ledger export``: reading a privacy ledger; nothing here charges or changes one."""
 
-import contextlib
 import os
 
 from skdptune._cli._codes import Answer
-from skdptune._cli._tables import down, table, up, wrapped
+from skdptune._cli._files import check_target
+from skdptune._cli._tables import down, plain, table, up, wrapped
 from skdptune._exceptions import InvalidParameterError
+from skdptune._rounding import as_given
+from skdptune._writing import write_text
 
 __all__ = ["export", "show"]
 
@@ -27,6 +29,7 @@ def show(arguments):
         "spent": ledger.spent,
         "remaining": ledger.remaining,
         "head": head,
+        "remarks": list(ledger.remarks()),
         "entries": [entry.to_dict() for entry in entries],
     }
     return Answer(data, _text(data, entries))
@@ -40,9 +43,9 @@ def export(arguments):
     content = ledger.to_csv() if arguments.format == "csv" else ledger.to_json()
     if arguments.output is None:
         return Answer(raw=content.rstrip("\n"))
-    if os.path.exists(arguments.output) and os.path.samefile(arguments.output, arguments.path):
-        raise InvalidParameterError("--output must not be the ledger itself: its history would be lost.")
-    _write(arguments.output, content, arguments.force)
+    _check_not_the_ledger(arguments.output, arguments.path)
+    check_target("--output", arguments.output, arguments.force)
+    write_text(arguments.output, content if content.endswith("\n") else content + "\n")
     count = len(ledger.entries())
     return Answer(raw=f"{count} {'entry' if count == 1 else 'entries'} written to {arguments.output}")
 
@@ -55,36 +58,34 @@ def _checked(path):
     return ledger, ledger.verify()
 
 
-def _write(path, content, force):
-    """Write a whole file or none."""
-    if os.path.lexists(path) and not force:
-        raise InvalidParameterError(f"--output must be a new file; {path} exists. Take another name, or --force.")
-    beside = f"{path}.{os.getpid()}.part"
-    try:
-        with open(beside, "x", encoding="utf-8", newline="") as file:
-            file.write(content if content.endswith("\n") else content + "\n")
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
+_BESIDE = ("-wal", "-shm", "-journal")  # of SQLite: parts of the ledger
+
+
+def _check_not_the_ledger(output, path):
+    own = [path, *(os.path.realpath(path) + ending for ending in _BESIDE)]
+    same = any(os.path.realpath(output) == os.path.realpath(each) for each in own)
+    if same or (os.path.exists(output) and os.path.samefile(output, path)):
+        raise InvalidParameterError("--output must not be the ledger itself, or a part of it: its history would go.")
 
 
 def _text(data, entries):
-    order = "infinity (pure epsilons add up)" if data["order"] == float("inf") else f"{data['order']:g}"
+    order = "infinity (pure epsilons add up)" if data["order"] == float("inf") else as_given(data["order"])
     facts = [
-        ["ledger", data["path"]],
-        ["data set", data["dataset"] or "-"],
+        ["ledger", plain(data["path"])],
+        ["data set", plain(data["dataset"] or "-")],
         ["relation", data["relation"]],
-        ["budget", f"epsilon {data['epsilon']:g} at delta {data['delta']:g}, Renyi order {order}"],
+        ["budget", f"epsilon {as_given(data['epsilon'])} at delta {as_given(data['delta'])}, Renyi order {order}"],
         ["spent", f"epsilon {up(data['spent'])} (rounded up)"],
         ["left", f"epsilon {down(data['remaining'])} (rounded down)"],
+        *(["note", plain(remark)] for remark in data["remarks"]),
         ["history", f"unbroken; its head is {data['head']}"],
     ]
     lines = [wrapped(f"{name:<9} {text}", 10, "") for name, text in facts]
     if not entries:
         return "\n".join([*lines, "", "no entries"])
-    rows = [[str(entry.seq), str(entry.when)[:19], entry.kind, entry.what or "", _amount(entry)] for entry in entries]
+    rows = [
+        [str(entry.seq), str(entry.when)[:19], entry.kind, plain(entry.what or ""), _amount(entry)] for entry in entries
+    ]
     return "\n".join([*lines, "", table(["", "when (UTC)", "kind", "what", "epsilon"], rows, "><<<>")])
 
 

@@ -10,13 +10,16 @@ from fractions import Fraction
 
 from skdptune._exceptions import InvalidParameterError
 
-__all__ = ["MECHANISMS", "Mechanism", "number", "whole"]
+__all__ = ["MECHANISMS", "Mechanism", "number", "seed", "whole"]
 
+_INFINITY = float("inf")
+_LARGEST_SEED = 2**32 - 1
+_SHOWN = 40  # characters of what was typed that a complaint repeats
 RELATIONS = ("zero-out", "replace-one", "add-remove")
 
 
 def number(text):
-    """Return a real number; fractions such as 256/60000 are welcome.
+    """Return a real number; fractions such as 256/60000 are welcome. Infinity, NaN and what underflows are not.
 
     Examples
     --------
@@ -24,13 +27,30 @@ def number(text):
     (1e-05, 0.25)
     """
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        pass
+        value = _fraction(text)
+    if not -_INFINITY < value < _INFINITY:
+        raise argparse.ArgumentTypeError(f"a finite number is needed; got {_short(text)}")
+    # the digits before an exponent: 1e-400 is not the zero that it would become
+    if value == 0 and any(sign.isdigit() and int(sign) for sign in text.lower().partition("e")[0].partition("/")[0]):
+        raise argparse.ArgumentTypeError(f"{_short(text)} is too small for this computer, and is not taken for 0")
+    return value
+
+
+def _fraction(text):
     try:
-        return float(Fraction(text))
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise argparse.ArgumentTypeError(f"a number or a fraction such as 256/60000 is needed; got {text!r}") from None
+        if "/" in text:  # a number that float does not read is none for Fraction either
+            return float(Fraction(text))
+    except OverflowError:
+        return _INFINITY
+    except (ValueError, ZeroDivisionError):
+        pass
+    raise argparse.ArgumentTypeError(f"a number or a fraction such as 256/60000 is needed; got {_short(text)}")
+
+
+def _short(text):
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
 
 
 def whole(text):
@@ -50,8 +70,22 @@ def whole(text):
     except ValueError:
         value = 0.5
     if value != value or value in (float("inf"), float("-inf")) or value != int(value):
-        raise argparse.ArgumentTypeError(f"a whole number is needed; got {text!r}")
+        raise argparse.ArgumentTypeError(f"a whole number is needed; got {_short(text)}")
     return int(value)
+
+
+def seed(text):
+    """Return a whole number that can seed a search.
+
+    Examples
+    --------
+    >>> seed("7")
+    7
+    """
+    value = whole(text)
+    if not 0 <= value <= _LARGEST_SEED:
+        raise argparse.ArgumentTypeError(f"a whole number from 0 to {_LARGEST_SEED} is needed; got {_short(text)}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -62,6 +96,8 @@ class Argument:
     help: str
     kind: object = number
     option: str = ""
+    least: float = 0.0  # zero itself is always left to the constructor
+    most: float = _INFINITY
 
     @property
     def flag(self):
@@ -106,8 +142,14 @@ class Mechanism:
 
     def given(self, arguments):
         """Return the values given, by the name of the constructor's parameter."""
-        values = {each.name: getattr(arguments, each.dest) for each in self.arguments}
-        return {name: value for name, value in values.items() if value is not None}
+        values = {each: getattr(arguments, each.dest) for each in self.arguments}
+        for each, value in values.items():
+            if value and not each.least <= abs(value) <= each.most:
+                raise InvalidParameterError(
+                    f"{each.flag} must lie between {each.least:g} and {each.most:g}; got {value:g}. Beyond that no "
+                    "price means anything."
+                )
+        return {each.name: value for each, value in values.items() if value is not None}
 
     def curve(self, values, relation):
         """Return the PrivacyCurve of one run."""
@@ -124,12 +166,14 @@ class Mechanism:
         return lambda x: self.curve({**values, self.free.name: x}, relation)
 
 
+_LOSS = {"least": 1e-6, "most": 1e3}
+_NOISE = {"least": 0.01, "most": 1e6}
 MECHANISMS = (
     Mechanism(
         "pure",
         "pure",
         "any mechanism with a pure epsilon promise",
-        (Argument("epsilon", "promise of one run, nats"),),
+        (Argument("epsilon", "promise of one run, nats", **_LOSS),),
         False,
         "--epsilon 1",
     ),
@@ -138,19 +182,26 @@ MECHANISMS = (
         "approximate",
         "any mechanism with an (epsilon, delta) promise",
         (
-            Argument("epsilon", "promise of one run, nats"),
+            Argument("epsilon", "promise of one run, nats", **_LOSS),
             Argument("delta", "the promise's own delta (--delta is that of the whole search)", option="--run-delta"),
         ),
         False,
         "--epsilon 1",
         "--run-delta 1e-8",
     ),
-    Mechanism("zcdp", "zcdp", "any rho-zCDP mechanism", (Argument("rho", "rho of one run"),), False, "--rho 0.05"),
+    Mechanism(
+        "zcdp",
+        "zcdp",
+        "any rho-zCDP mechanism",
+        (Argument("rho", "rho of one run", **_LOSS),),
+        False,
+        "--rho 0.05",
+    ),
     Mechanism(
         "gaussian",
         "gaussian",
         "one sum released with Gaussian noise",
-        (Argument("noise_multiplier", "standard deviation over the norm of one row's contribution"),),
+        (Argument("noise_multiplier", "standard deviation over the norm of one row's contribution", **_NOISE),),
         True,
         "--noise-multiplier 3",
     ),
@@ -158,7 +209,7 @@ MECHANISMS = (
         "laplace",
         "laplace",
         "one sum released with Laplace noise",
-        (Argument("epsilon", "one row's largest contribution over the scale of the noise"),),
+        (Argument("epsilon", "one row's largest contribution over the scale of the noise", **_LOSS),),
         False,
         "--epsilon 1",
     ),
@@ -167,9 +218,9 @@ MECHANISMS = (
         "dp_sgd",
         "DP-SGD with Poisson sampling",
         (
-            Argument("noise_multiplier", "standard deviation of the noise over the clipping norm"),
+            Argument("noise_multiplier", "standard deviation of the noise over the clipping norm", **_NOISE),
             Argument("sample_rate", "chance of each row to join each step; a fraction such as 256/60000 is welcome"),
-            Argument("steps", "number of steps", kind=whole),
+            Argument("steps", "number of steps", kind=whole, least=1, most=1e9),
         ),
         True,
         "--noise-multiplier 1",

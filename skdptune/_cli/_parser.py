@@ -4,7 +4,7 @@ import argparse
 import textwrap
 
 from skdptune._cli._codes import CODES, USAGE, say
-from skdptune._cli._mechanisms import MECHANISMS, RELATIONS, number, whole
+from skdptune._cli._mechanisms import MECHANISMS, RELATIONS, number, seed, whole
 from skdptune._cli._run_counts import DEFAULT, RUN_COUNTS, add_run_count
 
 __all__ = ["build_parser"]
@@ -171,7 +171,8 @@ def _add_plan(commands):
     summary = "compare distributions of the number of tries"
     description = (
         "What each distribution of the number of tries buys. With the noise given, rows show what the search costs; "
-        "without it, every row is calibrated to --target."
+        "with --target beside it, each takes the largest mean that fits, unless --means or --expected-quantile say "
+        "which. Without the noise, every row is calibrated to --target."
     )
     for parser in _mechanism_parsers(commands, "plan", summary, run, True, examples, description):
         group = parser.add_argument_group("the plan")
@@ -259,9 +260,11 @@ def _add_demo(commands):
     )
     parser.add_argument("--mean", type=number, default=10.0, metavar="M", help="mean number of tries (default: 10)")
     parser.add_argument(
-        "--seed", type=whole, help="repeat the same search; voids the guarantee for all who know the seed"
+        "--seed", type=seed, help="repeat the same search; voids the guarantee for all who know the seed"
     )
-    parser.add_argument("--report", metavar="FILE", help="also write the privacy report: .html, .json or .md")
+    text = "also write the privacy report, a new file: .html, .json or .md"
+    parser.add_argument("--report", metavar="FILE", help=text)
+    parser.add_argument("--force", action="store_true", help="overwrite FILE")
     _json(parser)
 
     def run(arguments):

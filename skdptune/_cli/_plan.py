@@ -1,8 +1,13 @@
 """``plan``: what each distribution of the number of tries buys."""
 
-from skdptune._cli._codes import Answer
+import math
+
+from skdptune._cli._codes import OK, OVER_LIMIT, REFUSED, Answer
 from skdptune._cli._run_counts import as_dict, builder
 from skdptune._cli._tables import round_safely, table, up, wrapped
+from skdptune._exceptions import InvalidParameterError
+from skdptune._rounding import as_given, decimals
+from skdptune._validation import check_real
 
 __all__ = ["plan"]
 
@@ -19,10 +24,16 @@ def plan(arguments):
     fixed = mechanism.free.name in values
     family = (mechanism.curve if fixed else mechanism.family)(values, arguments.relation)
     names = arguments.run_counts
+    delta = check_real("--delta", arguments.delta, low=0, high=1, high_open=True)
+    target = arguments.target
+    if target is not None:
+        check_real("--target", target, low=0, low_open=True)
+    elif not fixed:
+        raise InvalidParameterError(f"plan needs --target, or {mechanism.free.flag}, or both; got neither.")
     found = accounting.plan(
         family,
-        arguments.target,
-        arguments.delta,
+        target,
+        delta,
         run_counts=None if names is None else [builder(name) for name in names],
         means=arguments.means,
         expected_quantile=arguments.expected_quantile,
@@ -45,7 +56,18 @@ def plan(arguments):
         "rows": rows,
         "left_out": list(found.left_out),
     }
-    return Answer(data, _text(data))
+    code, complaint = _verdict(found, delta, target)
+    return Answer(data, _text(data), code, complaint)
+
+
+def _verdict(found, delta, target):
+    """Return (exit code, complaint), should no row be of use."""
+    least = min(row["search_epsilon"] for row in found)
+    if least == math.inf:
+        return REFUSED, f"no search here has a finite price at delta = {as_given(delta)}. Raise --delta."
+    if target is not None and least > target:
+        return OVER_LIMIT, f"no search here costs at most --target {as_given(target)}; the cheapest costs {up(least)}."
+    return OK, ""
 
 
 def _row(row, mechanism, best):
@@ -64,6 +86,8 @@ def _short(name):
 
 
 def _text(data):
+    from skdptune.accounting._plan_table import mean_down
+
     setting = data["parameter"]
     headers = ["", "distribution", "mean\ntries", "99 %\nwithin", "expected\nquantile", "success"]
     headers += ["one run\nepsilon", "search\nepsilon"] + ([setting.replace("_", "\n")] if setting else [])
@@ -71,30 +95,31 @@ def _text(data):
         [
             "*" if row["best"] else "",
             _short(row["distribution"]),
-            f"{row['mean']:.2f}",
+            mean_down(row["mean"]),
             str(row["runs_99"]),
-            f"{row['expected_quantile']:.3f}",
-            f"{row['success_probability']:.3f}",
+            decimals(row["expected_quantile"], 3, up=False),
+            decimals(row["success_probability"], 3, up=False),
             up(row["single_run_epsilon"]),
             up(row["search_epsilon"]),
-            *([f"{row['setting']:.5g}"] if setting else []),
+            *([as_given(row["setting"])] if setting else []),
         ]
         for row in data["rows"]
     ]
-    target = "" if data["target_epsilon"] is None else f", target epsilon {data['target_epsilon']:g}"
+    target = "" if data["target_epsilon"] is None else f", target epsilon {as_given(data['target_epsilon'])}"
+    rounding = "epsilons are rounded up, means and chances down"
     lines = [
-        wrapped(f"{data['relation']} neighbours, delta = {data['delta']:g}{target}; epsilons are rounded up"),
+        wrapped(f"{data['relation']} neighbours, delta = {as_given(data['delta'])}{target}; {rounding}"),
         "",
         table(headers, rows, "<<" + ">" * (len(headers) - 2)),
         "",
     ]
-    if any(row["best"] for row in data["rows"]):
-        lines.append(wrapped(f"* best: {data['criterion']}", 2, ""))
+    mark = "* best" if any(row["best"] for row in data["rows"]) else "no row is the best"
+    lines.append(wrapped(f"{mark}: {data['criterion']}", 2, ""))
     lines += [wrapped(f"left out: {text}", 2, "") for text in data["left_out"]]
     if any("TNB" in row[1] for row in rows):
         lines.append("TNB: truncated negative binomial")
     if any(">0" in row[1] for row in rows):
         lines.append("Poisson>0: Poisson, given that there is a try at all")
-    share = f"{data['success_share']:.3g}"
+    share = as_given(data["success_share"])
     lines.append(wrapped(f"success: chance that a try is among the best {share} of all settings", 2, ""))
     return "\n".join(lines)

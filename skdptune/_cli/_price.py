@@ -2,9 +2,11 @@
 
 import math
 
-from skdptune._cli._codes import OK, OVER_LIMIT, Answer
+from skdptune._cli._codes import OK, OVER_LIMIT, REFUSED, Answer
 from skdptune._cli._run_counts import run_count_of, say
 from skdptune._cli._tables import down, table, up, wrapped
+from skdptune._rounding import as_given
+from skdptune._validation import check_real
 
 __all__ = ["price"]
 
@@ -21,14 +23,16 @@ BOUNDS = (
 
 def price(arguments):
     """Return the Answer to ``price``."""
-    mechanism = arguments.mechanism
+    mechanism, limit = arguments.mechanism, arguments.limit
+    if limit is not None:
+        check_real("--limit", limit, low=0)
     values = mechanism.given(arguments)
     curve = mechanism.curve(values, arguments.relation)
     count = run_count_of(arguments)
-    delta = arguments.delta
+    delta = check_real("--delta", arguments.delta, low=0, high=1, high_open=True)
     single = curve.epsilon(delta)
     found, reasons = _bounds(curve, count, delta, arguments.refit)
-    best = min(found, key=found.get) if found else None
+    best = min((name for name in found if math.isfinite(found[name])), key=found.get, default=None)
     whole = math.inf if best is None else found[best]
     tries, sentence = say(count)
     data = {
@@ -45,10 +49,18 @@ def price(arguments):
         "unavailable": reasons,
         "lower_bound": None if arguments.refit else _lower_bound(curve, count, delta, whole),
     }
-    data["limit"] = arguments.limit
-    over = arguments.limit is not None and not whole <= arguments.limit
-    complaint = f"the whole search costs {up(whole)}, above --limit {arguments.limit:g}." if over else ""
-    return Answer(data, _text(data, curve, sentence), OVER_LIMIT if over else OK, complaint)
+    data["limit"] = limit
+    code, complaint = _verdict(whole, delta, limit)
+    return Answer(data, _text(data, curve, sentence), code, complaint)
+
+
+def _verdict(whole, delta, limit):
+    """Return (exit code, complaint): a guard in a script must not take infinity for an answer."""
+    if limit is not None and not whole <= limit:
+        return OVER_LIMIT, f"the whole search costs {up(whole)}, above --limit {as_given(limit)}."
+    if whole == math.inf:
+        return REFUSED, f"this search has no finite price at delta = {as_given(delta)}. Raise --delta, or add noise."
+    return OK, ""
 
 
 def _bounds(curve, count, delta, refit):
@@ -82,19 +94,25 @@ def _lower_bound(curve, count, delta, whole):
 
 
 def _text(data, curve, sentence):
-    described = curve.node.describe()
+    described, delta = curve.node.describe(), as_given(data["delta"])
     lines = [
         wrapped(f"one run: {described}", 9, ""),
         wrapped(f"tries:   {sentence}", 9, ""),
-        wrapped(f"for:     {data['relation']} neighbours, delta = {data['delta']:g}; epsilons are rounded up", 9, ""),
-        "",
+        wrapped(f"for:     {data['relation']} neighbours, delta = {delta}; epsilons are rounded up", 9, ""),
     ]
+    if data["refit"]:
+        text = (
+            "refit:   each bound of the search is composed with one more run; composing rounds up, so that the bound "
+            "that is smallest for the search alone need not be smallest here"
+        )
+        lines.append(wrapped(text, 9, ""))
+    lines.append("")
     rows = [["one run", up(data["single_run_epsilon"]), ""]]
     label = "search and refit" if data["refit"] else "search"
     for name, title, _ in BOUNDS:
         value, reason = data["bounds"][name], data["unavailable"].get(name)
         if value is not None:
-            verdict = "valid" if math.isfinite(value) else "no finite bound"
+            verdict = "valid" if math.isfinite(value) else "no finite bound at this delta"
             verdict = "valid, smallest: the price" if name == data["method"] else verdict
             rows.append([f"{label}, {title}", up(value), verdict])
         elif reason is not None and name != "composition":  # a last resort: no news where it is missing

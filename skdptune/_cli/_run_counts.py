@@ -4,6 +4,7 @@ import json
 
 from skdptune._cli._mechanisms import number, whole
 from skdptune._exceptions import InvalidParameterError
+from skdptune._rounding import significant_up
 
 __all__ = ["RUN_COUNTS", "add_run_count", "builder", "run_count_of", "say"]
 
@@ -20,6 +21,7 @@ RUN_COUNTS = {
 }
 _ARGUMENTS = ("mean", "eta", "n", "p", "a", "b", "k")
 _DEFAULT_ETA = 2.0
+_DEEPEST = 50  # distributions made of distributions
 
 
 def add_run_count(parser):
@@ -62,10 +64,12 @@ def run_count_of(arguments):
 
 
 def _parsed(text):
+    advice = """Pass e.g. '{"type": "Geometric", "mean": 10}'."""
+    if text.count("{") > _DEEPEST:
+        raise InvalidParameterError(f"--run-count-json must nest at most {_DEEPEST} distributions. {advice}")
     try:
         return json.loads(text)
-    except ValueError:
-        advice = """Pass e.g. '{"type": "Geometric", "mean": 10}'."""
+    except (ValueError, RecursionError):  # no JSON, or nested without end
         raise InvalidParameterError(f"--run-count-json must be JSON; it cannot be read. {advice}") from None
 
 
@@ -103,7 +107,7 @@ def say(count):
     runs_99 = int(count.quantile(0.99))
     p_zero = float(count.p_zero)
     data = {"run_count": as_dict(count), "mean_runs": float(count.mean), "runs_99": runs_99, "p_no_run": p_zero}
-    none = f"; {p_zero:.2g} of searches make none" if p_zero > 0 else ""
+    none = f"; {significant_up(p_zero, 2)} of searches make none" if p_zero > 0 else ""
     return data, f"{count!r}, mean {count.mean:.4g}; 99 % of searches make at most {runs_99}{none}"
 
 

@@ -4,10 +4,11 @@ import math
 import shutil
 import textwrap
 from decimal import Decimal
+from unicodedata import category
 
 from skdptune._rounding import to_places
 
-__all__ = ["down", "round_safely", "table", "up", "width", "wrapped"]
+__all__ = ["down", "plain", "round_safely", "table", "up", "width", "wrapped"]
 
 _DECIMALS = 2
 _SIGNIFICANT = 3
@@ -29,8 +30,8 @@ def up(value, significant=_SIGNIFICANT):
     --------
     >>> up(3.5919), up(0.00123456), up(2.0), up(float("inf"))
     ('3.60', '0.00124', '2.00', 'inf')
-    >>> up(0.99996), up(1e-12), up(0.0)
-    ('1.00', '1.00e-12', '0.00')
+    >>> up(0.99996), up(1e-12), up(0.0), up(0.1)
+    ('1.00', '1.00e-12', '0.00', '0.100')
     """
     return _text(value, significant, up=True)
 
@@ -50,7 +51,7 @@ def _text(value, significant, *, up):
     value = float(value)
     if not math.isfinite(value):
         return str(value)
-    exact = Decimal(value)  # digit for digit: no rounding before the one that is asked for
+    exact = Decimal(repr(value))  # the number that --json prints, and no other: a tenth is a tenth
     rounded = _quantized(exact, exact.adjusted(), significant, up=up)
     if rounded.adjusted() > exact.adjusted():  # 0.9999 became 1.000: one digit too many
         rounded = _quantized(exact, rounded.adjusted(), significant, up=up)
@@ -74,10 +75,22 @@ def round_safely(value, significant, upwards):
     >>> round_safely(1.23456789, 4, True), round_safely(1.23456789, 4, False)
     (1.235, 1.234)
     """
-    exact = Decimal(value)
+    exact = Decimal(repr(float(value)))
     rounded = float(to_places(exact, significant - 1 - exact.adjusted(), up=upwards))
     # the nearest float of a decimal may lie on the other side of the value
     return max(rounded, value) if upwards else min(rounded, value)
+
+
+def plain(text):
+    """Return text from a file without anything that a terminal would obey: control and direction signs are escaped.
+
+    Examples
+    --------
+    >>> plain("ward 3\\x1b[31m")
+    'ward 3\\\\x1b[31m'
+    """
+    obeyed = ("Cc", "Cf", "Zl", "Zp")
+    return "".join(sign.encode("unicode_escape").decode() if category(sign) in obeyed else sign for sign in text)
 
 
 def wrapped(text, indent=0, first=None, columns=None):

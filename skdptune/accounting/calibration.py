@@ -8,13 +8,19 @@ bracketed root search on the price itself; what is returned has been priced and 
 import math
 
 from skdptune._exceptions import InvalidParameterError, UnreachableTargetError
+from skdptune._rounding import as_given, significant_up
 from skdptune._validation import check_real, invalid_type
 from skdptune.accounting.selection import best_of
 
 __all__ = ["calibrate", "solve_level"]
 
+LEAST_TARGET = 1e-6  # nats; smaller prices drown in the rounding of the accounting, and take for ever
 RTOL = 5e-4  # the target is met within this share, from below
-_MAX_STEPS = 100
+_MAX_STEPS = 60
+_CLOSE = 1e-8  # relative distance of two settings that count as one
+_JUMP = 1e-3  # the same where the price jumps between them: no setting comes nearer to the target
+_TINY = 0.02  # below this target a price takes seconds, and one run's curve milliseconds
+_PROBES = 16.0  # factor between settings that are asked whether the price changes at all
 
 
 def calibrate(family, run_count, target_epsilon, delta, *, bounds=(1e-6, 1e6), refit=False, method=None):
@@ -29,7 +35,7 @@ def calibrate(family, run_count, target_epsilon, delta, *, bounds=(1e-6, 1e6), r
     run_count : RunCount
         The distribution of the number of tries.
     target_epsilon : float
-        Nats, above 0.
+        Nats, at least 1e-6.
     delta : float
         In [0, 1).
     bounds : pair of float, default=(1e-6, 1e6)
@@ -43,12 +49,14 @@ def calibrate(family, run_count, target_epsilon, delta, *, bounds=(1e-6, 1e6), r
     -------
     float
         ``x``. The search priced at it has an epsilon in ``[0.9995 target_epsilon, target_epsilon]``, unless
-        an end of ``bounds`` is reached first.
+        an end of ``bounds`` is reached first, or the price jumps over the target: then ``x`` is within 0.1 % of
+        the jump. At most 61 settings are priced.
 
     Raises
     ------
     UnreachableTargetError
-        If not even the cheapest end meets the target; the message states the nearest epsilon.
+        If not even the cheapest end meets the target, which the message then states with the nearest epsilon; if
+        no setting has a finite epsilon at ``delta``; for targets below 1e-6.
     InvalidParameterError, InvalidTypeError
 
     Notes
@@ -67,16 +75,31 @@ def calibrate(family, run_count, target_epsilon, delta, *, bounds=(1e-6, 1e6), r
     if not callable(family):
         raise invalid_type("family", "a function of one number that returns a PrivacyCurve", family)
     target_epsilon = check_real("target_epsilon", target_epsilon, low=0, low_open=True)
+    if target_epsilon < LEAST_TARGET:
+        raise UnreachableTargetError(
+            f"target_epsilon must be reachable; got {as_given(target_epsilon)}, but no search is calibrated to less "
+            f"than {as_given(LEAST_TARGET)} nats: such a price drowns in rounding. Raise the target."
+        )
     delta = check_real("delta", delta, low=0, high=1, high_open=True)
     low, high = _check_bounds(bounds)
+
+    # a search that always runs costs no less than one run, and at delta 0 none does: infinity needs no pricing
+    covers_one_run = delta == 0 or getattr(run_count, "p_zero", 1.0) == 0
 
     def price(x):
         curve = family(x)
         whole = best_of(curve, run_count, method=method)
+        if covers_one_run and curve.epsilon(delta) == math.inf:
+            return math.inf
         return (whole + curve if refit else whole).epsilon(delta)
 
     start = min(max(1.0, low), high)
     increasing = _increases(family, start, low, high, delta)
+    cheapest = low if increasing else high
+    if covers_one_run and family(start).epsilon(delta) == family(cheapest).epsilon(delta) == math.inf:
+        raise _out_of_reach(target_epsilon, cheapest, math.inf)
+    if target_epsilon < _TINY:
+        start = _near(lambda x: family(x).epsilon(delta), low, high, start, increasing, target_epsilon)
     return _solve(price, low, high, start, increasing, target_epsilon)
 
 
@@ -121,18 +144,44 @@ def _check_bounds(bounds):
 
 
 def _increases(family, start, low, high, delta):
-    """Return whether a larger number is a dearer run, from two curves near the start."""
-    other = start * 1.5 if start * 1.5 <= high else start / 1.5
-    if other < low:
-        other = low if low != start else high
+    """Return whether a larger number is a dearer run, from two curves of different cost, as near the start as may be.
+
+    One curve costs little beside the price of a search. Where the first two cost the same (nothing, or
+    infinitely much, as far as doubles can tell), others on both sides are asked.
+    """
     probe = max(delta, 1e-12)
-    first, second = family(start).epsilon(probe), family(other).epsilon(probe)
-    if first == second:
-        raise InvalidParameterError(
-            f"family must change with its argument; got the same cost at {start:g} and {other:g}. Check that it uses "
-            "its argument, or give other bounds."
+    first = family(start).epsilon(probe)
+    for other in _probes(start, low, high):
+        second = family(other).epsilon(probe)
+        if second != first:
+            return (second > first) == (other > start)
+    if first == math.inf:
+        raise UnreachableTargetError(
+            f"target_epsilon must be reachable; no setting between {_shown(low)} and {_shown(high)} has a finite "
+            f"epsilon at delta={as_given(delta)}, not even for one run. Raise delta."
         )
-    return (second > first) == (other > start)
+    raise InvalidParameterError(
+        f"family must change with its argument; got the same cost, epsilon {_shown(first)} at delta={as_given(probe)}, "
+        f"everywhere between {_shown(low)} and {_shown(high)}. Check that it uses its argument, or give other bounds."
+    )
+
+
+def _probes(start, low, high):
+    """Yield settings to compare with the start: a near one, then outwards in large steps on both sides."""
+    near = start * 1.5 if start * 1.5 <= high else start / 1.5
+    yield near if near >= low else (low if low != start else high)
+    up = down = start
+    while up < high or down > low:
+        if up < high:
+            up = min(up * _PROBES, high)
+            yield up
+        if down > low:
+            down = max(down / _PROBES, low)
+            yield down
+
+
+def _shown(value):
+    return f"{value:.6g}"
 
 
 class _Search:
@@ -166,14 +215,20 @@ class _Search:
             return False
         close = self.good[1] >= self.target * (1 - RTOL)
         at_end = self.dear * (math.log(self.dearest) - self.good[0]) <= 0
-        return close or at_end or (self.bad is not None and abs(self.good[0] - self.bad[0]) < 1e-10)
+        if close or at_end or self.bad is None:
+            return close or at_end
+        return abs(self.good[0] - self.bad[0]) < (_JUMP if self._jumps() else _CLOSE)
+
+    def _jumps(self):
+        """Whether the price does not pass through the neighbourhood of the target, as far as is known."""
+        return self.good[1] < self.target / 2 or self.bad[1] > self.target * 2
 
     def next(self, step):
         guess = self._secant()
         if self.good and self.bad:
             low, high = sorted((self.good[0], self.bad[0]))
             margin = 0.02 * (high - low)
-            if guess is None or step % 4 == 3:
+            if guess is None or step % 4 == 3 or not (self.good[1] > 0 and self.bad[1] < math.inf):
                 guess = (low + high) / 2
             return min(max(guess, low + margin), high - margin)
         here, value = self.seen[-1]
@@ -199,6 +254,14 @@ class _Search:
         return x + (aim - y) / slope
 
 
+def _near(one_run, low, high, start, increasing, target):
+    """Return where one run costs half the target, or the cheapest end: a start near the setting that is looked for."""
+    try:
+        return _solve(one_run, low, high, start, increasing, target / 2)
+    except UnreachableTargetError:
+        return low if increasing else high
+
+
 def _solve(price, low, high, start, increasing, target):
     """Return the dearest x in [low, high] with ``price(x) <= target``; it was priced."""
     search = _Search(price, low, high, increasing, target)
@@ -208,10 +271,20 @@ def _solve(price, low, high, start, increasing, target):
             break
         here, value = search.seen[-1]
         if search.good is None and search.dear * (here - math.log(search.cheapest)) <= 0:
-            raise UnreachableTargetError(
-                f"target_epsilon must be reachable; got {target:g}, but the cheapest setting, {math.exp(here):g}, "
-                f"costs {value:.6g} for the whole search. Raise the target to at least that, or lower the mean "
-                "number of tries."
-            )
+            raise _out_of_reach(target, math.exp(here), value)
         search.ask(search.next(step))
     return math.exp(search.good[0])
+
+
+def _out_of_reach(target, setting, value):
+    if value == math.inf:
+        return UnreachableTargetError(
+            f"target_epsilon must be reachable; got {as_given(target)}, but not even the cheapest setting, "
+            f"{_shown(setting)}, has a finite price for the whole search at this delta. Raise delta, or take a number "
+            "of tries with a lighter tail."
+        )
+    return UnreachableTargetError(
+        f"target_epsilon must be reachable; got {as_given(target)}, but the cheapest setting, {_shown(setting)}, "
+        f"costs {significant_up(value, 6)} for the whole search. Raise the target to at least that, or lower the mean "
+        "number of tries."
+    )

@@ -7,17 +7,17 @@ every row is calibrated to the target and shows the epsilon left for a single ru
 
 import functools
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from skdptune._exceptions import InvalidParameterError, SkdptuneError
-from skdptune._rounding import decimals
-from skdptune._validation import check_instance, check_integer, check_real, invalid_type
+from skdptune._exceptions import InvalidParameterError, SkdptuneError, UnreachableTargetError
+from skdptune._rounding import as_given, decimals
+from skdptune._validation import check_instance, check_integer, check_real, describe, invalid_type
 from skdptune.accounting._exact import exact_epsilon
 from skdptune.accounting._optimal import NAMED, mean_for, optimal_run_count
 from skdptune.accounting._optimal_orders import worst_orders
+from skdptune.accounting._plan_table import MEAN_PLACES, Plan
 from skdptune.accounting.calibration import calibrate
 from skdptune.accounting.curve import PrivacyCurve
 from skdptune.accounting.selection import best_of
@@ -29,76 +29,7 @@ RTOL = 5e-3  # default relative precision of the epsilons in a plan
 _QUANTILE = 0.9
 _ETAS = (-0.7, 12.0)
 _MOST_MEAN = 1e3  # no searched mean beyond this
-
-_UP = functools.partial(decimals, places=4, up=True)  # to the private side
-
-_COLUMNS = (
-    ("distribution", "{}".format, "<"),
-    ("kind", "{}".format, "<"),
-    ("mean", "{:.2f}".format, ">"),
-    ("runs_99", "{:d}".format, ">"),
-    ("expected_quantile", "{:.4f}".format, ">"),
-    ("success_probability", "{:.4f}".format, ">"),
-    ("single_run_epsilon", _UP, ">"),
-    ("search_epsilon", _UP, ">"),
-    ("setting", "{!r}".format, ">"),
-)
-
-
-class Plan(Sequence):
-    """The rows of :func:`plan`: a sequence of dictionaries that prints as a table.
-
-    ``pandas.DataFrame(plan)`` takes it as it is.
-
-    Attributes
-    ----------
-    best : dict or None
-        The row that is best by ``criterion``; None if no row qualifies.
-    criterion : str
-        What makes a row the best.
-    left_out : tuple of str
-        Distributions that do not meet the caps, or cannot reach what was asked.
-    """
-
-    def __init__(self, rows, best, criterion, left_out=()):
-        self._rows = tuple(dict(row) for row in rows)
-        self._best = best
-        self.criterion = criterion
-        self.left_out = tuple(left_out)
-
-    @property
-    def best(self):
-        """The best row as a dictionary, or None."""
-        return None if self._best is None else dict(self._rows[self._best])
-
-    def __len__(self):
-        return len(self._rows)
-
-    def __getitem__(self, index):
-        if isinstance(index, slice):
-            return [dict(row) for row in self._rows[index]]
-        return dict(self._rows[index])
-
-    def __repr__(self):
-        return f"<Plan of {len(self)} rows>\n{self}"
-
-    def __str__(self):
-        kept = [c for c in _COLUMNS if any(row.get(c[0]) is not None for row in self._rows)]
-        cells = [[""] + [name for name, _, _ in kept]]
-        for number, row in enumerate(self._rows):
-            mark = "*" if number == self._best else ""
-            values = [row.get(name) for name, _, _ in kept]
-            texts = ["-" if v is None else f(v) for v, (_, f, _) in zip(values, kept, strict=True)]
-            cells.append([mark, *texts])
-        sides = ["<", *(side for _, _, side in kept)]
-        widths = [max(len(line[i]) for line in cells) for i in range(len(sides))]
-        lines = [
-            "  ".join(f"{text:{side}{w}}" for text, side, w in zip(line, sides, widths, strict=True)).rstrip()
-            for line in cells
-        ]
-        notes = [f"* best: {self.criterion}"] if self._best is not None else []
-        notes += [f"left out: {'; '.join(self.left_out)}"] if self.left_out else []
-        return "\n".join([*lines, *notes])
+_LARGEST = float(np.finfo(float).max)
 
 
 def plan(
@@ -125,7 +56,8 @@ def plan(
     target_epsilon : float or None
         Nats, for the whole search at ``delta``. None only with a fixed curve: rows then show the
         search's epsilon. A fixed curve with a target: each distribution takes the largest mean
-        that fits.
+        that fits, unless ``means`` or ``expected_quantile`` say which to take; then rows above the
+        target are shown and never the best.
     delta : float
         In [0, 1).
     run_counts : sequence, optional
@@ -160,7 +92,7 @@ def plan(
     InvalidParameterError, InvalidTypeError
         Also if nothing reaches the quantile within the caps; the message states the nearest.
     UnreachableTargetError
-        If no setting of the family meets the target.
+        If no setting of the family meets the target, or a fixed curve exceeds it at any mean.
 
     Notes
     -----
@@ -254,7 +186,24 @@ def _check_builders(run_counts):
     for item in builders:
         if not (callable(item) or isinstance(item, RunCount)):
             raise invalid_type("an item of run_counts", "a run count or a function of the mean", item)
-    return builders
+    return [item if isinstance(item, RunCount) else functools.partial(_built, item) for item in builders]
+
+
+def _built(build, mean):
+    """Return ``build(mean)``, or say that it is no function of a mean: Fixed and Binomial are not."""
+    expected = "a run count, or a function that makes one of any mean from 1 up"
+    name = getattr(build, "__name__", None) or describe(build)
+    advice = f"Pass distributions with all their numbers, such as {name}(...), in its place."
+    try:
+        count = build(mean)
+    except (TypeError, SkdptuneError) as error:
+        said = str(error).rstrip(".")
+        raise InvalidParameterError(
+            f"an item of run_counts must be {expected}; {name} refuses the mean {mean:.6g} ({said}). {advice}"
+        ) from None
+    if not isinstance(count, RunCount):
+        raise invalid_type(f"what {name}({mean:.6g}) returns", "a run count", count, advice)
+    return count
 
 
 def _check_means(means):
@@ -288,8 +237,9 @@ class _Pricer:
     def criterion(self):
         if self.fits_most:
             return "largest expected quantile within the target"
-        reached = f"among those with an expected quantile of at least {self.quantile:g}"
-        return f"{'cheapest search' if self.fixed else 'largest single-run epsilon'} {reached}"
+        what = "cheapest search" if self.fixed else "largest single-run epsilon"
+        price = "a finite price" if self.target is None else f"a price of at most {as_given(self.target)}"
+        return f"{what} among those with an expected quantile of at least {as_given(self.quantile)} and {price}"
 
     def within_caps(self, count):
         if self.max_mean is not None and count.mean > self.max_mean * (1 + 1e-9):
@@ -391,7 +341,7 @@ class _Pricer:
         def score(row):
             if self.quantile is not None and row["expected_quantile"] < self.quantile * (1 - 1e-7):
                 return -math.inf
-            if self.target is not None and row["search_epsilon"] > self.target:
+            if row["search_epsilon"] > (_LARGEST if self.target is None else self.target):
                 return -math.inf
             if self.fits_most:
                 return row["expected_quantile"]
@@ -407,7 +357,7 @@ def _label(count):
     kept = {name: v for name, v in count._arguments().items() if name not in ("mean", "pmf")}
     if "wishes" in kept:
         return "optimal"
-    inside = ", ".join(f"{n}={v:.3g}" if isinstance(v, float) else f"{n}={v!r}" for n, v in kept.items())
+    inside = ", ".join(f"{n}={v:.6g}" if isinstance(v, float) else f"{n}={v!r}" for n, v in kept.items())
     name = type(count).__name__
     return f"{name}({inside})" if inside else name
 
@@ -443,8 +393,14 @@ def _at_its_mean(pricer, build):
         return build(mean)
     mean = mean_for(build, {"expected_quantile": pricer.quantile})
     if not math.isfinite(mean):
-        return f"{_label(build(2.0))} does not reach the quantile {pricer.quantile:g} at a mean of a million"
-    return build(mean)
+        return f"{_label(build(2.0))} does not reach the quantile {as_given(pricer.quantile)} at a mean of a million"
+    return build(_in_few_digits(pricer, build, mean))
+
+
+def _in_few_digits(pricer, build, mean):
+    """Round a mean that reaches a quantile up, so that a table shows all of it; not beyond a cap."""
+    rounded = float(decimals(mean, MEAN_PLACES, up=True))
+    return rounded if pricer.within_caps(build(rounded)) else mean
 
 
 def _largest_mean(pricer, build):
@@ -458,6 +414,7 @@ def _largest_mean(pricer, build):
         mean = _root_mean(pricer, build, rough, aim)
         if mean is None:
             return None
+        mean = max(1.0, float(decimals(mean, MEAN_PLACES, up=False)))
         value = pricer.price(pricer.family, build(mean))
         if value <= pricer.target:
             return mean
@@ -526,9 +483,9 @@ def _searched(pricer):
     options = {"xatol": 0.03, "maxiter": 15}
     found = minimize_scalar(loss, bounds=(low, high), method="bounded", options=options)
     best = min((loss(x), x) for x in (float(found.x), low, high))[1]
-    build, mean = at(best)
-    if pricer.fits_most:
-        mean = _largest_mean(pricer, build)
+    eta = float(f"{math.expm1(best):.3g}")  # a table shows all of it
+    build, mean = at(math.log1p(eta)) or at(best)
+    mean = _largest_mean(pricer, build) if pricer.fits_most else _in_few_digits(pricer, build, mean)
     return None if mean is None else pricer.row(build(mean), "searched")
 
 
@@ -594,7 +551,10 @@ def _optimal_at(pricer, curve, quantile, cap):
 
 
 def _explain_nothing(pricer, left_out):
-    raise InvalidParameterError(
-        f"the caps must leave some distribution; got none ({'; '.join(left_out)}). Raise max_mean or max_runs_99, "
-        "or ask for less."
-    )
+    why = "; ".join(left_out) or "run_counts is empty"
+    means = "a larger target or less loss per run"
+    advice = [f"Allow {means}" if pricer.fits_most else "Ask for a smaller expected_quantile"]
+    if pricer.max_mean is not None or pricer.max_runs_99 is not None:
+        advice.append("raise max_mean or max_runs_99")
+    kind = UnreachableTargetError if pricer.fits_most else InvalidParameterError
+    raise kind(f"plan must find some distribution; got none ({why}). {', or '.join(advice)}.")

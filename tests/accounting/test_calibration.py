@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from skdptune._exceptions import InvalidParameterError, InvalidTypeError, UnreachableTargetError
+from skdptune._rounding import significant_up
 from skdptune.accounting import PrivacyCurve, best_of, calibrate
 from skdptune.accounting.calibration import RTOL, solve_level
 from skdptune.candidates import LevelFamily
@@ -53,7 +54,7 @@ def test_unreachable_targets_state_the_nearest():
     with pytest.raises(UnreachableTargetError, match="the cheapest setting, 0.5, costs") as caught:
         calibrate(PrivacyCurve.pure, Geometric(5), 0.1, 1e-6, bounds=(0.5, 2.0))
     nearest = best_of(PrivacyCurve.pure(0.5), Geometric(5)).epsilon(1e-6)
-    assert f"{nearest:.6g}" in str(caught.value)
+    assert significant_up(nearest, 6) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +65,51 @@ def test_unreachable_targets_state_the_nearest():
         ((PrivacyCurve.pure, Geometric(5), math.nan, 1e-6), InvalidParameterError),
         ((PrivacyCurve.pure, Geometric(5), 1.0, 1.0), InvalidParameterError),
         ((lambda x: PrivacyCurve.pure(1.0), Geometric(5), 3.0, 1e-6), InvalidParameterError),
+        ((PrivacyCurve.pure, Geometric(5), 10**400, 1e-6), InvalidParameterError),
     ],
 )
 def test_bad_arguments(arguments, error):
     with pytest.raises(error):
         calibrate(*arguments)
+
+
+def test_without_any_finite_epsilon_the_message_speaks_of_delta():
+    def family(x):
+        return PrivacyCurve.approximate(x, 1e-3)
+
+    with pytest.raises(UnreachableTargetError, match="no setting between 1e-06 and 1e.06 has a finite epsilon at"):
+        calibrate(family, Geometric(5), 1.0, 1e-5)
+    with pytest.raises(UnreachableTargetError, match="not even the cheapest setting, 1e.06, has a finite price"):
+        calibrate(PrivacyCurve.gaussian, Geometric(5), 1.0, 0.0)
+
+
+def test_a_constant_family_is_told_from_one_that_is_flat_near_the_start():
+    def flat_below(x):  # the same, and infinite, up to 40
+        return PrivacyCurve.gaussian(x) if x > 40 else PrivacyCurve.approximate(x, 0.5)
+
+    noise = calibrate(flat_below, Geometric(5), 0.1, 1e-5)
+    assert best_of(PrivacyCurve.gaussian(noise), Geometric(5)).epsilon(1e-5) <= 0.1
+    with pytest.raises(InvalidParameterError, match="same cost, epsilon 0.999999 at delta=1e-06, everywhere between"):
+        calibrate(lambda x: PrivacyCurve.pure(1.0), Geometric(5), 3.0, 1e-6)
+
+
+def test_work_is_bounded_where_the_price_jumps_over_the_target():
+    asked = []
+
+    def family(x):
+        asked.append(x)
+        return PrivacyCurve.pure(1.0 if x > 3.21 else 0.001)  # no x costs about a half
+
+    x = calibrate(family, Geometric(5), 0.5, 0.0)
+    assert 3.21 * (1 - 1e-3) <= x <= 3.21
+    assert len(asked) < 40
+
+
+def test_tiny_targets():
+    with pytest.raises(UnreachableTargetError, match="no search is calibrated to less than 1e-06 nats"):
+        calibrate(PrivacyCurve.gaussian, Geometric(5), 1e-9, 1e-5)
+    noise = calibrate(PrivacyCurve.gaussian, Geometric(5), 0.01, 1e-5)
+    assert 0.01 * (1 - RTOL) <= best_of(PrivacyCurve.gaussian(noise), Geometric(5)).epsilon(1e-5) <= 0.01
 
 
 def test_levels_are_priced_as_whole_curves():

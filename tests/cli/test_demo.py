@@ -85,6 +85,20 @@ def test_report_is_written(ask, tmp_path, ending):
     assert "zero-out" in path.read_text(encoding="utf-8")
 
 
+def test_a_report_never_replaces_a_file_unasked(ask, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "filed.md").write_text("mine")
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "dangling.md").symlink_to(tmp_path / "nowhere.md")
+    for name, says in (("filed.md", "exists"), ("folder.md", "is a folder"), ("dangling.md", "exists")):
+        found = ask("demo", "--candidate", "centroids", "--mean", "2", "--report", name)
+        assert (found.code, found.out) == (2, "")
+        assert says in found.err
+    assert (tmp_path / "filed.md").read_text() == "mine"
+    assert ask("demo --candidate centroids --mean 2 --report filed.md --force").code == 0
+    assert "zero-out" in (tmp_path / "filed.md").read_text(encoding="utf-8")
+
+
 # -- the candidate -----------------------------------------------------------------------------
 
 

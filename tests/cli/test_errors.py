@@ -28,7 +28,17 @@ PRICE = "price gaussian --noise-multiplier 3 --mean 4 --delta 1e-5"
         ("price gaussian --noise-multiplier x --mean 4 --delta 1e-5", "a number or a fraction such as 256/60000"),
         ("price gaussian --noise-multiplier 1/0 --mean 4 --delta 1e-5", "a number or a fraction"),
         ("price gaussian --noise-multiplier -1 --mean 4 --delta 1e-5", "noise_multiplier must be a real number"),
-        ("price gaussian --noise-multiplier nan --mean 4 --delta 1e-5", "noise_multiplier must be a real number"),
+        ("price gaussian --noise-multiplier nan --mean 4 --delta 1e-5", "a finite number is needed; got 'nan'"),
+        ("price gaussian --noise-multiplier 1e400 --mean 4 --delta 1e-5", "a finite number is needed; got '1e400'"),
+        ("price gaussian --noise-multiplier 3 --mean 4 --delta 1e-400", "'1e-400' is too small for this computer"),
+        ("price gaussian --noise-multiplier 1e-300 --mean 4 --delta 1e-5", "must lie between 0.01 and 1e+06; got"),
+        ("price laplace --epsilon 1e300 --mean 4 --delta 1e-5", "--epsilon must lie between 1e-06 and 1000; got"),
+        ("price gaussian --noise-multiplier 3 --mean 4 --delta 0.000e-9 --limit nan", "--limit: a finite number"),
+        ("price gaussian --noise-multiplier 3 --mean 4 --delta 1e-5 --limit -1", "--limit must be a real number in [0"),
+        ("price gaussian --noise-multiplier 3 --mean 4 --delta=-1e-5", "--delta must be a real number in [0"),
+        (f"price pure --epsilon 1/1{'0' * 400} --mean 4 --delta 0", "is too small for this computer"),
+        (f"price pure --epsilon 1{'0' * 400}/3 --mean 4 --delta 0", "a finite number is needed; got '1000"),
+        (f"price pure --epsilon 1 --delta 0 --run-count fixed --k {'9' * 5000}", "a whole number is needed; got '999"),
         ("price gaussian --noise 3 --mean 4 --delta 1e-5", "required: --noise-multiplier"),
         ("price gaussian --noise-multiplier 3 --mean 4 --delta 2", "delta must be a real number in [0"),
         ("price gaussian --noise-multiplier 3 --delta 1e-5", "takes --mean and --eta; --mean is missing"),
@@ -37,13 +47,19 @@ PRICE = "price gaussian --noise-multiplier 3 --mean 4 --delta 1e-5"
         ("price pure --epsilon 1 --delta 0 --run-count fixed --k inf", "a whole number is needed; got 'inf'"),
         ("price pure --epsilon 1 --delta 0 --mean 0.5", "mean must be a real number in [1"),
         ("price pure --epsilon 1 --delta 0 --run-count-json {", "--run-count-json must be JSON"),
+        (f"price pure --epsilon 1 --delta 0 --run-count-json {'[' * 100_000}", "--run-count-json must be JSON"),
+        (f"price pure --epsilon 1 --delta 0 --run-count-json {'{' * 800}", "must nest at most 50 distributions"),
         ("price pure --epsilon 1 --delta 0 --run-count-json [] --mean 4", "--run-count-json says all of it"),
         ("price pure --epsilon 1 --delta 0 --run-count-json []", "must be a dictionary made by to_dict"),
         ("price dp-sgd --noise-multiplier 1 --sample-rate 2 --steps 9 --mean 4 --delta 0", "sample_rate must be"),
-        ("plan gaussian --delta 1e-5", "target_epsilon must be a positive number"),
+        ("plan gaussian --delta 1e-5", "plan needs --target, or --noise-multiplier, or both; got neither"),
+        ("plan gaussian --target 0 --delta 1e-5", "--target must be a real number in (0"),
         ("plan gaussian --noise-multiplier 3 --delta 1e-5 --run-counts fixed", "fixed has no mean to choose"),
         ("calibrate gaussian --target 2 --mean 4 --delta 1e-5 --noise-multiplier 3", "unrecognized arguments"),
-        ("calibrate gaussian --target -1 --mean 4 --delta 1e-5", "target_epsilon must be"),
+        ("calibrate gaussian --target -1 --mean 4 --delta 1e-5", "--target must be a real number in (0"),
+        ("demo --seed -1", "a whole number from 0 to 4294967295 is needed; got '-1'"),
+        ("demo --seed 4294967296", "a whole number from 0 to 4294967295 is needed"),
+        ("demo --seed 1.5", "a whole number is needed; got '1.5'"),
         ("demo --mean 0", "n_iter must be"),
         ("demo --candidate centroids --report x.pdf", "--report must end in .html, .json or .md"),
     ],
@@ -60,9 +76,25 @@ def test_wrong_arguments_end_in_one_line_and_code_2(ask, line, says):
 def test_refusals_are_code_1(ask):
     found = ask("calibrate approximate --run-delta 1e-3 --target 1 --mean 10 --delta 1e-5")
     assert found.code == 1, found
-    assert found.err.startswith("skdptune: error: target_epsilon must be reachable; no setting of approximate")
+    assert found.err.startswith("skdptune: error: target_epsilon must be reachable; no setting between 1e-06 and 1e+06")
     assert found.err.count("\n") == 1
-    assert ask("calibrate zcdp --target 1e-9 --mean 10 --delta 1e-12").code == 1
+    assert ask("calibrate zcdp --target 1e-5 --mean 10 --delta 1e-12").code == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("calibrate gaussian --target 1e-9 --mean 10 --delta 1e-5", "no search is calibrated to less than 1e-06 nats"),
+        ("calibrate gaussian --target 2 --mean 10 --delta 0", "not even the cheapest setting, 1e+06, has a finite"),
+        ("plan gaussian --target 2 --delta 0 --run-counts geometric --means 4", "has a finite price"),
+        ("plan gaussian --noise-multiplier 3 --delta 1e-5 --target 0.5 --run-counts poisson", "exceeds the target"),
+    ],
+)
+def test_what_is_out_of_reach_is_code_1_and_said_at_once(ask, line, says):
+    found = ask(line)
+    assert (found.code, found.out) == (1, ""), found
+    assert found.err.count("\n") == 1
+    assert says in found.err
 
 
 def test_defects_name_a_type_and_nothing_else(ask, monkeypatch):
@@ -128,8 +160,8 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_signal_ends_a_process_quietly():
-    # the least epsilon of this setting takes minutes: the signal comes in the middle
-    argv = ["calibrate", "gaussian", "--target", "1e-9", "--mean", "10", "--delta", "1e-12"]
+    # many settings, each of them priced: the signal comes in the middle
+    argv = ["plan", "gaussian", "--target", "2", "--delta", "1e-5", "--means", *map(str, range(2, 500))]
     process = _start(argv, ["-c", _WHEN_READY])
     assert process.stderr.readline() == b"ready\n"
     time.sleep(1.0)

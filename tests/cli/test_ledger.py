@@ -119,3 +119,39 @@ def test_reading_changes_nothing(ask, ledger, tmp_path):
 def test_a_file_that_may_not_be_read_is_code_4(ask, ledger, tmp_path):
     (tmp_path / "budget.db").chmod(0)
     assert ask("ledger show budget.db").code == 4
+
+
+_PARTS = ["budget.db-wal", "budget.db-shm", "budget.db-journal", "./budget.db", "link.db", "hard.db"]
+
+
+@pytest.mark.parametrize("name", _PARTS)
+def test_an_export_never_replaces_a_part_of_its_ledger(ask, ledger, tmp_path, name):
+    (tmp_path / "link.db").symlink_to("budget.db")
+    os.link("budget.db", "hard.db")
+    found = ask("ledger", "export", "budget.db", "--force", "--output", name)
+    assert (found.code, found.out) == (2, "")
+    assert "must not be the ledger itself" in found.err
+    assert len(PrivacyLedger.open("budget.db").entries()) == 2
+
+
+def test_force_replaces_files_alone(ask, ledger, tmp_path):
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert ask("ledger export budget.db --force --output pipe").code == 0
+        assert json.loads(os.read(reader, 1 << 20)) == json.loads(ledger.to_json())
+    finally:
+        os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()  # written to, not replaced by a file
+    found = ask("ledger", "export", "budget.db", "--force", "--output", str(tmp_path))
+    assert (found.code, "is a folder" in found.err) == (2, True)
+    assert ask("ledger", "export", "budget.db", "--output", "").code == 2
+
+
+def test_a_terminal_obeys_nothing_that_a_ledger_says(ask, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger("odd.db", epsilon=2.0, delta=1.23456789e-6, dataset="a\x1b[31m\u202e")
+    ledger.charge_curve(PrivacyCurve.gaussian(9.0), "b\x07\n\x9b31m")
+    text = ask("ledger show odd.db").out
+    assert not {"\x1b", "\u202e", "\x07", "\x9b"} & set(text)
+    assert "at delta 1.23456789e-06," in text

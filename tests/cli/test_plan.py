@@ -46,6 +46,39 @@ def test_plan_says_what_is_left_out(ask):
     assert "left out: Geometric" in text
 
 
+def test_plan_of_a_fixed_curve_with_a_target(ask):
+    line = "plan gaussian --noise-multiplier 3 --delta 1e-5 --run-counts geometric poisson --target"
+    data = ask(f"{line} 2 --json").json  # the largest mean that fits
+    assert all(1.98 < row["search_epsilon"] <= 2.0 for row in data["rows"])
+    text = ask(f"{line} 2").out
+    for row in data["rows"]:  # the table shows the mean that was priced
+        cells = next(line for line in text.splitlines() if row["distribution"] in line[:20]).split()
+        assert float(cells[-6]) == pytest.approx(row["mean"], rel=1e-12)
+    found = ask(f"{line} 1.3 --expected-quantile 0.8")  # means are given by the quantile: none fits
+    assert found.code == 3
+    assert "no row is the best" in found.out
+    assert found.err == "skdptune: error: no search here costs at most --target 1.3; the cheapest costs 1.88.\n"
+    assert ask(f"{line} 1.9 --expected-quantile 0.8").out.count("\n*  Geometric") == 1
+
+
+def test_plan_without_a_finite_price_is_no_answer(ask):
+    found = ask("plan gaussian --noise-multiplier 3 --delta 0 --run-counts geometric poisson --means 3")
+    assert found.code == 1
+    assert found.err == "skdptune: error: no search here has a finite price at delta = 0. Raise --delta.\n"
+    assert "\n*" not in found.out
+
+
+def test_chances_are_rounded_down(ask):
+    line = "plan gaussian --noise-multiplier 3 --delta 1e-5 --run-counts geometric poisson --means 2.7 --max-mean 9"
+    data, text = ask(line + " --json").json, ask(line).out
+    for row in data["rows"]:
+        cells = next(line for line in text.splitlines() if row["distribution"] in line).split()
+        shown = dict(zip(("mean", "quantile", "success"), map(float, (cells[-6], cells[-4], cells[-3])), strict=True))
+        assert row["mean"] - 1e-3 <= shown["mean"] <= row["mean"] * (1 + 1e-12)
+        assert row["expected_quantile"] - 1e-3 <= shown["quantile"] <= row["expected_quantile"]
+        assert row["success_probability"] - 1e-3 <= shown["success"] <= row["success_probability"]
+
+
 def test_plan_with_an_optimum(ask):
     line = "plan pure --epsilon 1 --delta 0 --run-counts geometric --expected-quantile 0.6 --max-mean 3 --optimise"
     data = ask(line + " --json").json

@@ -1,5 +1,6 @@
 """``price``: what is printed is what the accounting says, on the safe side."""
 
+import json
 import math
 
 import pytest
@@ -77,7 +78,7 @@ def test_text_rounds_up_what_json_says(ask):
     assert _printed(text, "one run  ") == math.ceil(data["single_run_epsilon"] * 100) / 100
     for name, label in (("closed_form", "closed form"), ("rdp", "Renyi, curve and pair"), ("exact", "exact")):
         assert _printed(text, f"search, {label}") == math.ceil(data["bounds"][name] * 100) / 100
-    assert "4.5e-05 of searches make none" in " ".join(text.split())
+    assert "4.6e-05 of searches make none" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,7 @@ def test_refit_is_added(ask):
     assert refit["epsilon"] <= (best_of(curve, Tnb(4, 2)) + curve).epsilon(1e-5)
     assert refit["epsilon"] > plain["epsilon"]
     assert refit["lower_bound"] is None
+    assert "composed with one more run" in " ".join(ask(line.replace(" --json", " --refit")).out.split())
 
 
 def test_one_sure_run_costs_one_run(ask):
@@ -142,12 +144,27 @@ def test_one_sure_run_costs_one_run(ask):
     assert data["epsilon"] == data["single_run_epsilon"]
 
 
-def test_no_finite_price_is_the_text_inf(ask):
-    data = ask("price gaussian --noise-multiplier 3 --mean 4 --delta 0 --json").json
-    assert data["epsilon"] == "inf"
-    assert data["single_run_epsilon"] == "inf"
+def test_no_finite_price_is_no_answer(ask):
+    found = ask("price gaussian --noise-multiplier 3 --mean 4 --delta 0 --json")
+    assert found.code == 1
+    assert found.err == (
+        "skdptune: error: this search has no finite price at delta = 0. Raise --delta, or add noise.\n"
+    )
+    data = json.loads(found.out)
+    assert (data["epsilon"], data["single_run_epsilon"], data["method"]) == ("inf", "inf", None)
     text = ask("price gaussian --noise-multiplier 3 --mean 4 --delta 0").out
-    assert "inf" in text
+    assert "inf  no finite bound at this delta" in text
+    assert "valid" not in text
+
+
+def test_the_delta_asked_at_is_printed_whole(ask):
+    for command in ("price gaussian --noise-multiplier 3", "calibrate gaussian --target 2"):
+        text = ask(f"{command} --mean 4 --delta 1.23456789e-5").out
+        assert "delta = 1.23456789e-05;" in text
+    text = ask("plan pure --epsilon 1 --run-counts geometric --means 2 --delta 1.23456789e-5").out
+    assert "delta = 1.23456789e-05;" in text
+    found = ask("price gaussian --noise-multiplier 3 --mean 4 --delta 1e-5 --limit 1.23456789")
+    assert "above --limit 1.23456789." in found.err
 
 
 def test_renyi_alone_is_never_asked_of_what_sets_mass_aside(ask):
