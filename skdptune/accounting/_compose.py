@@ -2,19 +2,21 @@
 
 A sum of losses has law P^n under one dataset and Q^n under the other, and dP^n/dQ^n = e^L again
 (Zhu, Dong and Wang, arXiv 2106.08567v4, Theorem 10). One convolution by Fourier transform is
-accurate only next to its largest cell; elsewhere its error is about 1e-16 of that cell. So the
+accurate only next to its largest cell; elsewhere its error is about 1e-14 of that cell. So the
 measure is tilted first, M_t ~ P e^{tL} (t = 0 is P, t = -1 is Q), convolved, and tilted back:
-each cell is rounded up by its error in every tilt, and the least of these bounds is kept.
+each cell is rounded up by its error in every tilt, and the least of these bounds is kept. The
+errors are proven ones: ``_transforms`` for the convolution, the rest counted here
+(doc/theory/composition).
 """
 
 from fractions import Fraction
 
 import numpy as np
-from scipy import fft
 
 from skdptune._validation import check_integer, invalid_value
-from skdptune.accounting._pair_builders import pair_from_atoms
+from skdptune.accounting._pair_builders import pair_from_atoms, without_excess
 from skdptune.accounting._pairs import DominatingPair
+from skdptune.accounting._transforms import UNIT, convolved_powers, good_length
 
 __all__ = ["DEFAULT_SPACING", "compose_pairs"]
 
@@ -22,7 +24,6 @@ DEFAULT_SPACING = 1e-4
 _TAIL = 1e-42  # mass cut from each end of a composition, charged as infinite loss
 _MAX_CELLS = 2**19
 _EXACT_BITS = 18  # log2 of the most atoms that different grids are multiplied out to
-_UNIT = 2.3e-16
 # in units of one over the standard deviation of the composed loss: a tilt by t moves a normal
 # law by t deviations. All serve Chernoff's bound; those that some cell still needs, a convolution.
 _TILTS = np.array([0.25, 0.6, 1.2, 2.0, 3.0, 4.2, 5.6, 7.2, 9.0, 11.0, 13.5, 17.0, 23.0])
@@ -145,8 +146,8 @@ class _LossSum:
         with np.errstate(divide="ignore"):
             # log p, from the measure that is heavier in the cell
             self.log_p = [
-                np.where(pair.losses >= 0, np.log(pair.p), np.log(pair.q) + pair.losses)
-                for pair, _ in counted
+                np.where(pair.losses >= 0, np.log(pair.p), np.log(pair.q) + index * spacing)
+                for (pair, _), index in zip(counted, self.index, strict=True)
             ]
         spread = np.sqrt(sum(n * self._variance(pair) for pair, n in counted))
         unit = 1.0 / max(spread, spacing)
@@ -198,32 +199,53 @@ class _LossSum:
         for side, edge in ((above, high), (below, low)):
             bounds = further[side] - (self.tilts[side] - tilt) * edge
             parts.append(np.exp(min(bounds.min(), 0.0)) if bounds.size else 1.0)
-        return float(sum(parts))
+        return float(sum(parts)) * (1 + 1e-6)  # the moments' own rounding
 
-    def _convolved(self, tilt, length):
-        """Return the tilted law of the sum on the window, and its largest cell anywhere."""
-        spectrum = np.ones(length // 2 + 1, dtype=complex)
-        shift = 0
-        for (pair, count), index, log_p in zip(self.counted, self.index, self.log_p, strict=True):
-            weight = log_p + tilt * pair.losses
-            weight = np.exp(weight - weight.max())
-            weight /= weight.sum()
-            # centre on the mean: small phases keep the powers accurate
+    def _tilted(self, tilt):
+        """Return [(weights, their error)] of the tilted laws, the log of their scale, its error.
+
+        The exact tilted measure of an atom is its weight times the scale. Errors are counted in u
+        (half a unit in the last place), four for a function: the exponent is a sum of a logarithm
+        and of a product, both rounded.
+        """
+        laws, log_scale, error = [], 0.0, 0.0
+        for (_, count), index, log_p in zip(self.counted, self.index, self.log_p, strict=True):
+            shift = tilt * (index * self.spacing)
+            exponent = log_p + shift
+            top = exponent.max()
+            weight = np.exp(exponent - top)
+            total = weight.sum()
+            weight /= total
+            off = 4 * np.abs(log_p) + 4 * np.abs(shift) + 2 * np.abs(index) * self.spacing
+            off += 2 * np.abs(exponent - top) + 6
+            laws.append((weight, UNIT * float(np.dot(weight, np.where(weight > 0, off, 0.0)))))
+            log_scale += count * (top + np.log(total))
+            # not what ``total`` errs by: it is what the weights were divided by
+            error += 4 * UNIT * count * (abs(top) + np.log(total) + 1)
+        return laws, log_scale, error + 4 * UNIT * abs(log_scale)
+
+    def _bound(self, tilt, length, outside, losses):
+        """Return upper bounds of log P on the window by one tilt, and their relative errors."""
+        laws, log_scale, scale_error = self._tilted(tilt)
+        parts, shift = [], 0
+        for (weight, off), index, (_, count) in zip(laws, self.index, self.counted, strict=True):
+            # centred on the mean: the law of the sum stays in place
             centre = int(np.rint(np.dot(weight, index)))
-            place = (index - centre) % length
-            spectrum *= fft.rfft(np.bincount(place, weight, length)) ** count
+            parts.append(((index - centre) % length, weight, off, count))
             shift += count * centre
-        law = fft.irfft(spectrum, length)
-        return np.roll(law, (shift - self.first) % length)[: self.cells], law.max()
+        law, error = convolved_powers(parts, length)
+        law = np.roll(law, (shift - self.first) % length)[: self.cells]
+        noise = error + outside
+        height = np.log(np.maximum(law, 0.0) + noise)
+        # rounded up: each cell by its error, and what follows by its own rounding
+        slack = 4 * (np.abs(height) + np.abs(tilt * losses)) + 2 * np.abs(losses) + 8
+        bound = height - tilt * losses + log_scale + (UNIT * slack + scale_error)
+        return bound, noise / np.maximum(law, noise)
 
     def pair(self):
         # room beyond the window: what falls there does not wrap into it
-        wanted = self.cells + self.cells // 2 if self.cut else self.cells
-        length = fft.next_fast_len(wanted, real=True)
+        length = good_length(self.cells + self.cells // 2 if self.cut else self.cells)
         losses = np.arange(self.first, self.last + 1) * self.spacing
-        # error of the power: each factor of the spectrum is off by about one rounding
-        runs = sum(n for _, n in self.counted)
-        unit = _UNIT * (8 + 4 * np.log2(length) + 1.5 * runs)
         # the tilt that stands each cell out most is the one with the least Chernoff bound
         bounds = self.log_m[:, None] - self.tilts[:, None] * losses[None, :: self._stride()]
         owner = np.repeat(np.argmin(bounds, axis=0), self._stride())[: self.cells]
@@ -231,17 +253,15 @@ class _LossSum:
         faint = np.maximum(faint, faint - losses) < np.log(_FAINT)
         log_p, error = np.full(self.cells, np.inf), np.where(faint, 0.0, np.inf)
         for which in self._order():
-            tilt, log_m = self.tilts[which], self.log_m[which]
-            outside = self._outside(tilt, log_m, length)
+            tilt = self.tilts[which]
+            outside = self._outside(tilt, self.log_m[which], length)
             needed = which in self._always or np.any(error[np.abs(owner - which) <= 1] > _SHARP)
             if outside > 1e-6 or not needed:
                 continue
-            law, peak = self._convolved(tilt, length)
-            noise = unit * peak + outside
-            # each cell rounded up by its error: every tilt bounds it, the least bound is kept
-            bound = np.log(np.maximum(law, 0.0) + noise) - tilt * losses + log_m
+            # every tilt bounds each cell, the least bound is kept
+            bound, relative = self._bound(tilt, length, outside, losses)
             np.minimum(log_p, bound, out=log_p)
-            np.minimum(error, noise / np.maximum(law, noise), out=error)
+            np.minimum(error, relative, out=error)
         return self._assemble(losses, log_p)
 
     def _stride(self):
@@ -257,11 +277,14 @@ class _LossSum:
         return [int(np.argmin(np.abs(self.tilts - t))) for t in (0.0, -1.0)]
 
     def _assemble(self, losses, log_p):
-        p, q = np.exp(log_p), np.exp(log_p - losses)
+        # rounded up: the exponentials. The ratio of p and q may err by a few u per unit of their logarithms,
+        # for which ``DominatingPair.delta`` and the weights of a selection allow
+        p, q = np.exp(log_p) * (1 + 8 * UNIT), np.exp(log_p - losses) * (1 + 8 * UNIT)
         spent = 2 * _TAIL if self.cut else 0.0  # beyond the window, at both ends
         p_infinite = _singular(self.counted, "p_infinite") + spent
         q_zero = _singular(self.counted, "q_zero") + spent
         p, q = _filled(p, p_infinite), _filled(q, q_zero)
+        p, q = without_excess(losses, p, q, p_infinite, q_zero)
         keep = (p > 0) | (q > 0)
         return DominatingPair(
             losses[keep],

@@ -72,16 +72,18 @@ class Lattice:
     def reach(self):
         """For each column a Q-mass so small that less unplaced Q-mass makes the column useless.
 
-        What is unplaced when column j is placed has ratios up to e^l_j, so 1 - r <= e^l_j (1 - s).
+        What is unplaced when column j is placed has ratios up to e^l_j, so 1 - r <= e^l_j (1 - s), both
+        up to what the masses miss from one or exceed it by.
         As log f'(e^z) is convex in z, f'(e^l x) / f'(x) grows with x: if it is at most e^(eps - l)
         at x = rho, the integrand w(r) dP - e^eps w(s) dQ is not positive whenever 1 - s <= rho.
         """
-        loss = self.cells.losses[::-1]
+        loss, low = self.cells.losses[::-1], self.cells.low
+        slack = max(abs(low[0][-1] - 1), abs(low[1][-1] - 1)) + 4 * self.cells.position_error
         rho = np.zeros(loss.size)
         low, high = np.full(loss.size, 1e-9), np.exp(-np.maximum(np.minimum(loss, 50.0), 0.0))
 
         def useless(x):  # with some rounding to spare
-            lift = np.minimum(np.exp(np.minimum(loss, 50.0)) * x, 1.0)
+            lift = np.minimum(np.exp(np.minimum(loss, 50.0)) * (x + slack) + slack, 1.0)
             with np.errstate(invalid="ignore"):  # inf - inf: not shown to be useless
                 ratio = self.weight.log_rest(lift) - self.weight.log_rest(x)
                 return loss + ratio + 1e-9 <= self.least
@@ -147,7 +149,11 @@ class Lattice:
 
     # -- W+ ----------------------------------------------------------------------------------
 
-    def _upper_block(self, first, stop):
+    def _steep_block(self, first, stop):
+        """:meth:`_upper_block` with the constant bound of every cell in which w(s) halves."""
+        return self._upper_block(first, stop, steep=True)
+
+    def _upper_block(self, first, stop, steep=False):
         """Corner terms of W+: (P-terms at j, at j + 1; Q-terms at j, at j + 1; cell constants)."""
         weight, error = self.weight, self.cells.position_error
         r, s = self._positions(first, stop)
@@ -155,12 +161,12 @@ class Lattice:
         w_r = weight.upper(r * (1 - error))  # rounded up
         s = np.minimum(s * (1 + error), 1.0)
         w_s = weight.lower(s)  # rounded down
-        steep, flat = weight.slope(s)
+        fast, flat = weight.slope(s)
         q_low = np.append(self.cells.q, 0.0)[None, : r.shape[1]]
         # d bounds how far w(s) may lie under the bilinear interpolant of its corners on cell k:
         # a chord of length h over a convex w overshoots by at most h/4 times the slopes' drop
-        d = 0.25 * q * (steep[:-1] - flat[1:])
-        d[:, :-1] += 0.25 * q_low[:, :-1] * (steep[:-1, :-1] - flat[:-1, 1:])
+        d = 0.25 * q * (fast[:-1] - flat[1:])
+        d[:, :-1] += 0.25 * q_low[:, :-1] * (fast[:-1, :-1] - flat[:-1, 1:])
         far = np.empty_like(d)  # w(s) at the cell's far corner (k + 1, j + 1)
         far[:, :-1] = w_s[1:, 1:]
         far[:, -1] = weight.at_one
@@ -168,9 +174,9 @@ class Lattice:
         n, rows = self.last[first:stop], np.arange(stop - first)
         far[rows, n] = weight.at_one * (1 - WEIGHT_ERROR)  # the meeting cell may reach the end
         d = np.clip(d * (1 + 1e-9), 0.0, np.maximum(w_s[:-1] - far, 0.0))
-        # where w(s) is infinite at the near corner the interpolant says nothing: take the cell's
-        # constant bound w(r) p - E w(far corner) q instead
-        endless = valid & (w_s[:-1] >= 1e299)
+        # where w(s) is infinite at the near corner the interpolant says nothing, and where it halves within a
+        # cell hardly more: take the cell's constant bound w(r) p - E w(far corner) q instead
+        endless = valid & (w_s[:-1] >= (np.minimum(2 * far, 1e299) if steep else 1e299))
         d[endless] = 0.0
         d[~valid] = 0.0
         d[:, 1:] = np.maximum(d[:, 1:], d[:, :-1])  # a node serves the cells on both sides
@@ -223,8 +229,11 @@ class Lattice:
         scale = np.exp(np.minimum(epsilons, 700.0))
         total = np.zeros(len(scale))
         for block in self._blocks():
-            arrays = self._get("upper", self._upper_block, block)
-            total += self._upper_sum(block, arrays, scale)
+            columns = self._columns(block, self._get("upper", self._upper_block, block), scale)
+            if self.weight.at_zero >= 1e299:  # w falls from infinity: each column has two bounds
+                other = self._columns(block, self._get("steep", self._steep_block, block), scale)
+                columns = np.fmin(columns, other)
+            total += columns.sum(axis=1)
         # rounded up: the sum itself; fmin turns what is not a number (0 times infinity) into the bound 1
         return np.fmin(total * (1 + 1e-12) + self._neglected, 1.0)
 
@@ -241,17 +250,20 @@ class Lattice:
         low, error = self.cells.low, self.cells.position_error
         return 4 * steep * (abs(low[0][-1] - 1) + abs(low[1][-1] - 1) + 2 * error)
 
-    def _upper_sum(self, block, arrays, scale):
+    def _columns(self, block, arrays, scale):
+        """Bounds of the columns' integrals, shape (n_epsilons, n_columns of the block)."""
         p_near, p_far, q_near, q_far, meeting, constant = arrays
         loose_p, loose_q, top, bottom, n = meeting
         rows = np.arange(n.size)
         work = np.empty_like(p_near)
-        sums = np.empty(scale.size)
+        found = np.empty((scale.size, n.size))
+        caps = self._caps[block[0] : block[1]]
         for i, e in enumerate(scale):
             # the meeting cell and any cell with a constant bound hold at both ends of the column
             ends = []
             for p_terms, q_terms in ((p_near, q_near), (p_far, q_far)):
-                np.multiply(q_terms, e, out=work)
+                with np.errstate(over="ignore"):  # e^690 times a huge weight: minus infinity, never the largest
+                    np.multiply(q_terms, e, out=work)
                 np.subtract(p_terms, work, out=work)
                 best = np.max(work, axis=1)
                 node = np.maximum(work[rows, n], 0.0) + loose_p + e * loose_q
@@ -260,15 +272,21 @@ class Lattice:
                 extra = np.max(constant[0] - e * constant[1], axis=1)
                 ends = [np.maximum(end, extra) for end in ends]
             columns = 0.5 * (np.maximum(ends[0], 0.0) + np.maximum(ends[1], 0.0))
-            if block[0] == 0:
-                columns[0] = min(columns[0], self._first_column())
-            sums[i] = columns.sum()
-        return sums
+            found[i] = np.minimum(columns, caps)
+        return found
 
-    def _first_column(self):
-        """The first column's integral is at most G(p), whatever precedes it."""
+    @functools.cached_property
+    def _caps(self):
+        """Each column's integral is at most G(p), whatever precedes it: G is concave.
+
+        Needed for the first one, and where w(0) is infinite for all that hold tiny masses.
+        """
         # not less E w(1) q: only a part of the column need have a positive integrand
-        return float(self.weight.mass(self.cells.p[-1])) * (1 + WEIGHT_ERROR)
+        p = self.cells.p[::-1][: max(self.n_columns, 1)]
+        caps = np.full(p.size, np.inf)
+        most = p.size if self.weight.at_zero >= 1e299 else 1
+        caps[:most] = self.weight.mass(p[:most]) * (1 + WEIGHT_ERROR)
+        return caps
 
     # -- V -----------------------------------------------------------------------------------
 
@@ -295,7 +313,7 @@ class Lattice:
         found = self._recurse(scale, "value", self._value_block)
         return np.where(np.isnan(found), 0.0, found)  # not a number bounds nothing from below
 
-    def _recurse(self, scale, kind, build):
+    def _recurse(self, scale, kind, build, caps=None):
         state = np.zeros((scale.size, self.cells.size + 1))
         for block in reversed(self._blocks()):
             gain_p, gain_q = self._get(kind, build, block)
@@ -303,6 +321,8 @@ class Lattice:
             for j in range(gain_p.shape[0] - 1, -1, -1):
                 gain = gain_p[j] - scale[:, None] * gain_q[j]
                 np.maximum(gain, 0.0, out=gain)
+                if caps is not None:  # after the positive part: see :attr:`_caps`
+                    np.minimum(gain, caps[block[0] + j], out=gain)
                 gain += state[:, :nodes]
                 state[:, :nodes] = np.maximum.accumulate(gain[:, ::-1], axis=1)[:, ::-1]
         return state[:, 0]
@@ -322,11 +342,6 @@ class Lattice:
         n = self.cells.size - np.arange(first, stop) - 1
         far[np.arange(stop - first), n] = 1.0  # the meeting cell reaches the end
         gain_q = weight.lower(far) * q  # rounded down
-        if first == 0 and weight.at_zero >= 1e299:  # w(0) infinite: the column holds at most G(p)
-            most = float(weight.mass(self.cells.p[-1])) * (1 + WEIGHT_ERROR)
-            untouched = r[0] == 0
-            gain_p[0] = np.where(untouched, most, gain_p[0])
-            gain_q[0] = np.where(untouched, 0.0, gain_q[0])
         outside = np.arange(nodes)[None, :] > n[:, None]
         gain_p[outside] = 0.0
         gain_q[outside] = 0.0
@@ -335,5 +350,5 @@ class Lattice:
     def first_order(self, epsilons):
         """Return U at each epsilon, an upper bound for any weight, rounded up."""
         scale = np.exp(np.minimum(epsilons, 700.0))
-        total = self._recurse(scale, "first", self._first_order_block)
+        total = self._recurse(scale, "first", self._first_order_block, self._caps)
         return np.fmin(total * (1 + 1e-12), 1.0)  # not a number is no bound: 1

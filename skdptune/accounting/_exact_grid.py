@@ -162,7 +162,7 @@ class Weight:
         """
         end = self.vanishing(1e-20) if self.at_one == 0 else 1.0
         inner = self.levels(0.0, end, 1e-3, most=20_000)
-        nodes = np.unique(np.concatenate([[0.0], inner, [1.0]]))
+        nodes = np.unique(np.concatenate([[0.0], inner, [1.0], self._far_down]))
         w = self.value(nodes)
         high = w * (1 + WEIGHT_ERROR)
         noise, length = 2 * WEIGHT_ERROR * w[:-1], np.maximum(np.diff(nodes), 1e-300)
@@ -188,11 +188,16 @@ class Weight:
         """Whether w is constant: never two runs, and the price is the single run's."""
         return self.run_count.support_max is not None and self.run_count.support_max <= 1
 
+    @property
+    def _far_down(self):
+        """Positions below the dense ones, where a weight that is infinite at zero still grows."""
+        return np.geomspace(1e-110, 1e-18, 4000) if self.at_zero >= 1e299 else np.zeros(0)
+
     @functools.cached_property
     def _dense(self):
         """Positions, dense at both ends, and log w there: for placing cuts only."""
         ends = np.geomspace(1e-18, 0.5, 1500)
-        r = np.concatenate([ends, np.linspace(0.5, 1.0, 300)[1:], 1.0 - ends[400:-1]])
+        r = np.concatenate([ends, np.linspace(0.5, 1.0, 300)[1:], 1.0 - ends[400:-1], self._far_down])
         r = np.unique(r)
         return r, np.maximum(np.minimum.accumulate(self._log(r)), -700.0)
 

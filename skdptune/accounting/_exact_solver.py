@@ -111,7 +111,12 @@ class Grids:
             [s_end],
             weight.levels(s_end, far, 4 * eta),
         ]
-        return cut_cells(cells, np.concatenate(cuts), weight.levels(start, r_end, eta))
+        cells_cut = cut_cells(cells, np.concatenate(cuts), weight.levels(start, r_end, eta))
+        if weight.at_zero >= 1e299 and self.pair.p_infinite > 0:
+            # S begins with mass at infinite loss, then w(s) falls from infinity while w(r) hardly moves
+            far_q = 1 - weight.levels(start, s_end, eta)
+            cells_cut = cut_cells(cells_cut, far_q, np.zeros(0))
+        return cells_cut
 
     def sharpness(self, cells):
         """|d log w / dr| where T ends, over the spread of the losses: what a loss step costs."""
@@ -142,7 +147,9 @@ class Grids:
         best = np.max(gain)
         near = gain >= best - 0.02
         end = float(np.max(s[near])) if np.any(near) else 0.0
-        return min(end * 1.02, 1.0 - 1e-9)
+        # T that leaves less than ``tiny`` to S is useless: w may fall for ever (a sure number of runs)
+        left = float(np.interp(weight.vanishing(1e3 * self.tiny), low_p, low_q))
+        return min(end * 1.02, left, 1.0 - 1e-9)
 
 
 # -- solving ---------------------------------------------------------------------------------
@@ -214,7 +221,7 @@ def solve(pair, weight, delta, rtol, floor):
         margin = 0.25 * eta + 0.5 * step + 0.02 * rough
         while True:
             least = max(rough - margin, 0.0)
-            upper, lower, step = _within(grids, step, eta, least, _MAX_NODES if round_ else _FIRST_NODES)
+            upper, lower, step, eta = _within(grids, step, eta, least, _MAX_NODES if round_ else _FIRST_NODES)
             if least == 0.0 or upper.upper(np.array([least]))[0] > delta:
                 break
             rough, margin = least, 2 * margin  # the root lies lower still
@@ -235,12 +242,19 @@ def solve(pair, weight, delta, rtol, floor):
 
 
 def _within(grids, step, eta, least, most):
-    """Return lattices of at most ``most`` nodes, and their step: twice as wide as often as needed."""
+    """Return lattices of at most ``most`` nodes, and their step and eta: both wider as often as needed.
+
+    What makes most of the cells is widened: losses, or cuts.
+    """
     while True:
         upper, lower = grids.lattices(step, eta, least)
-        if upper.cells.size * upper.n_columns <= most or step > 2.0:
-            return upper, lower, step
-        step *= 2.0
+        if upper.cells.size * upper.n_columns <= most or step > 2.0 or eta > 2.0:
+            return upper, lower, step, eta
+        losses = grids.cells(step, 0.1 * eta * eta)[0].size
+        if 2 * losses > upper.cells.size:
+            step *= 2.0
+        else:
+            eta *= 1.5
 
 
 def fineness(rtol, epsilon, scale, sharpness):
@@ -349,7 +363,8 @@ def evaluate(pair, weight, epsilon, rtol, floor):
     step, eta = 0.5 * scale, 0.2
     for round_ in range(_MAX_ROUNDS + 1):
         grids = Grids(pair, weight, 1e-5 * guess)
-        upper, lower, step = _within(grids, step, eta, epsilon, _MAX_NODES if round_ else _FIRST_NODES)
+        most = _MAX_NODES if round_ else _FIRST_NODES
+        upper, lower, step, eta = _within(grids, step, eta, epsilon, most)
         tops = upper.upper(np.array([epsilon, epsilon + 0.1 * scale]))
         bottom = float(lower.value(np.array([epsilon]))[0])
         top = float(tops[0])
@@ -402,19 +417,23 @@ def _pure(pair, weight, rtol):
             return np.log(weight.value(x))
 
     end = cells.low[0][-2:-1], cells.low[1][-2:-1]
+    if p.size == 0:
+        return EpsilonBounds(top + 1e-10, max(top - 1e-10, 0.0))
     best = max(0.0, float((log_w(end[0]) - log_w(end[1]))[0]))
+    settled = 0.0  # bounds the cells that are not halved any more
+    if weight.at_zero >= 1e299:
+        (p, q, r, s), settled = _towards_zero(weight, p, q, r, s)
     bound = math.inf
     tol = 0.02 * rtol * max(top, 1e-6)
     for _ in range(60):
-        if p.size == 0:
-            return EpsilonBounds(top + best + 1e-10, top + best - 1e-10)
         near, far = log_w(r * (1 - shift)), log_w((s + q) * (1 + shift))
         best = max(best, float(np.max(log_w(r) - log_w(s))))
         caps = near - far
-        bound = max(float(np.max(caps)), best)
-        if bound <= best + tol or not math.isfinite(bound) or p.size > 200_000:
+        bound = max(float(np.max(caps)), best, settled)
+        if np.max(caps) <= best + tol or not math.isfinite(bound) or p.size > 200_000:
             break
         keep = caps > best + 0.5 * tol
+        settled = max(settled, float(np.max(caps[~keep], initial=0.0)))
         p, q, r, s = (
             np.concatenate([0.5 * p[keep], 0.5 * p[keep]]),
             np.concatenate([0.5 * q[keep], 0.5 * q[keep]]),
@@ -422,3 +441,20 @@ def _pure(pair, weight, rtol):
             np.concatenate([s[keep], s[keep] + 0.5 * q[keep]]),
         )
     return EpsilonBounds(float(top + bound + 1e-10), float(top + best - 1e-10))
+
+
+def _towards_zero(weight, p, q, r, s):
+    """Cut the lowest cell towards r = 0, where w is infinite; bound log w(r) - log w(s) on the rest.
+
+    Let c_k = k p_k and m_k the largest c_j with j >= k. With sum m_k x^(k-1) = v and D = sum (m_k - c_k),
+    r v(r) = sum of (m_j - m_(j+1)) (1 - (1-r)^j) grows with r and v - D <= w <= v. So
+    w(r) / w(s) <= v(r) / w(s) <= (s / r) v(s) / w(s) <= (s / r) (1 + D / w(s)) for r <= s.
+    """
+    ratio, end = q[0] / p[0], min(1e-100, p[0])
+    rise = getattr(weight.run_count, "weight_rise", math.inf)
+    least = float(weight.value(np.array([min(ratio * end, 1.0)]))[0]) * (1 - 1e-9)
+    rest = math.log(ratio) + math.log1p(rise / least) + 1e-12 if ratio > 1 else 0.0
+    edges = np.geomspace(end, p[0], 2 + int(200 * (p[0] > end)))
+    parts = (np.diff(edges), ratio * np.diff(edges), edges[:-1], ratio * edges[:-1])
+    cells = tuple(np.concatenate([new, old[1:]]) for new, old in zip(parts, (p, q, r, s), strict=True))
+    return cells, max(rest, 0.0)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from scipy.special import ndtr
 
+from skdptune._rounding import as_given
 from skdptune.accounting import _noise_pairs
 from skdptune.accounting._compose import compose_pairs, nothing_pair
 from skdptune.accounting._conversion import check_rdp
@@ -185,7 +186,7 @@ class Gaussian(Mechanism):
         return Gaussian(self.noise / 2)
 
     def describe(self):
-        return f"gaussian(noise {self.noise:g})"
+        return f"gaussian(noise {as_given(self.noise)})"
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ class Pure(Mechanism):
         return Pure(2 * self.epsilon)
 
     def describe(self):
-        return f"pure(epsilon {self.epsilon:g})"
+        return f"pure(epsilon {as_given(self.epsilon)})"
 
 
 def pure_rdp(epsilon, orders):
@@ -252,7 +253,7 @@ class Approximate(Mechanism):
         return Approximate(2 * self.epsilon, float(min(delta, 1.0)))
 
     def describe(self):
-        return f"approximate(epsilon {self.epsilon:g}, delta {self.delta:g})"
+        return f"approximate(epsilon {as_given(self.epsilon)}, delta {as_given(self.delta)})"
 
 
 @dataclass(frozen=True)
@@ -281,7 +282,7 @@ class Laplace(Mechanism):
         return np.where(np.isfinite(a), np.minimum(value, self.epsilon), self.epsilon)
 
     def describe(self):
-        return f"laplace(epsilon {self.epsilon:g})"
+        return f"laplace(epsilon {as_given(self.epsilon)})"
 
 
 @dataclass(frozen=True)
@@ -298,7 +299,7 @@ class DiscreteLaplace(Mechanism):
         return _rdp_within(self.pair(), orders, self.parameter * self.sensitivity)
 
     def describe(self):
-        return f"discrete_laplace(parameter {self.parameter:g}, sensitivity {self.sensitivity})"
+        return f"discrete_laplace(parameter {as_given(self.parameter)}, sensitivity {self.sensitivity})"
 
 
 def _rdp_within(pair, orders, epsilon):
@@ -324,7 +325,7 @@ class DiscreteGaussian(Mechanism):
         return np.asarray(orders, dtype=float) / (2 * self.scale**2)
 
     def describe(self):
-        return f"discrete_gaussian(scale {self.scale:g})"
+        return f"discrete_gaussian(scale {as_given(self.scale)})"
 
 
 @dataclass(frozen=True)
@@ -345,7 +346,7 @@ class Zcdp(Mechanism):
         return Zcdp(4 * self.rho) if self.xi == 0 else super().two_steps()
 
     def describe(self):
-        return f"zcdp(rho {self.rho:g}" + (f", xi {self.xi:g})" if self.xi else ")")
+        return f"zcdp(rho {as_given(self.rho)}" + (f", xi {as_given(self.xi)})" if self.xi else ")")
 
 
 @dataclass(frozen=True)
@@ -430,7 +431,7 @@ class DpSgd(Mechanism):
         return DpSgd(self.noise, self.rate, self.steps, True)
 
     def describe(self):
-        parts = f"noise {self.noise:g}, rate {self.rate:.6g}, steps {self.steps}"
+        parts = f"noise {as_given(self.noise)}, rate {as_given(self.rate)}, steps {self.steps}"
         return f"dp_sgd({parts})"
 
 

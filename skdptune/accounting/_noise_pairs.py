@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from skdptune.accounting._compose import DEFAULT_SPACING
-from skdptune.accounting._pair_builders import pair_from_atoms
+from skdptune.accounting._pair_builders import pair_from_atoms, without_excess
 from skdptune.accounting._pairs import DominatingPair
 
 __all__ = [
@@ -59,6 +59,7 @@ def _split_cells(first, spacing, p, q, p_above, q_above, symmetric=False):
     p_new[1:] += p * p_up
     q_new[1:] += q * q_up
     losses = (first + np.arange(p.size + 1)) * spacing
+    p_new, q_new = without_excess(losses, p_new, q_new, p_above, q_above)
     keep = (p_new > 0) | (q_new > 0)
     return DominatingPair(
         losses[keep], p_new[keep], q_new[keep], p_above, q_above, spacing, symmetric

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
+from skdptune._rounding import delta_up
 from skdptune._validation import invalid_value
 
 __all__ = ["DominatingPair"]
 
 _SUM_TOLERANCE = 1e-9  # how much a measure may lack before it is called broken
-_EXCESS_TOLERANCE = 1e-6  # too much mass only raises the price: long compositions round up
+_EXCESS_TOLERANCE = 1e-3  # too much mass only raises the price: long compositions round up
 _SPREAD = 1e-12  # lacking less than this is rounding of the masses, not a mass left out
-_ROUNDING = 4e-16  # relative error allowed for in every tail sum
+# relative error allowed for in every tail sum: that of the ratio of an atom's two masses, at most 1 u
+# per unit of their logarithms, and of the sums
+_ROUNDING = 2e-14
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,7 +116,7 @@ class DominatingPair:
         low, high = (self.losses[0], self.losses[-1]) if self.size else (0.0, 0.0)
         return (
             f"<DominatingPair of {self.size} atoms, losses {low:.4g} to {high:.4g}, "
-            f"infinite mass {self.p_infinite:.3g}, zero-ratio mass {self.q_zero:.3g}>"
+            f"infinite mass {delta_up(self.p_infinite)}, zero-ratio mass {delta_up(self.q_zero)}>"
         )
 
     @property
@@ -176,8 +179,9 @@ class DominatingPair:
         p_tail, q_tail = self._tails
         upper, lower = p_tail[index], q_tail[index]
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # inf - inf only where lower is 0
-            # e^eps Q(loss > eps) in log space: e^eps alone may overflow
+            # e^eps Q(loss > eps), in log space where e^eps overflows
             taken = np.where(lower > 0, np.exp(np.minimum(eps + np.log(lower), 1.0)), 0.0)
+            taken = np.where(eps < 700, np.exp(np.minimum(eps, 700.0)) * lower, taken)
             floor = -np.expm1(np.minimum(eps, 0.0))  # 1 - e^eps bounds every pair from below
         # rounded up: the subtraction may lose that much of the larger term
         value = np.maximum(upper - taken, 0.0) + _ROUNDING * upper + self.p_infinite

@@ -19,25 +19,17 @@ from skdptune._validation import (
 )
 from skdptune.accounting import _combinations, _events
 from skdptune.accounting import _mechanisms as nodes
-from skdptune.accounting._conversion import (
-    check_orders,
-    check_rdp,
-    default_orders,
-    delta_from_rdp,
-    epsilon_from_rdp,
-    profile_from_rdp,
-    refine_orders,
-)
+from skdptune.accounting._conversion import check_orders, check_rdp, default_orders, profile_from_rdp
+from skdptune.accounting._curve_reading import CurveReading
 from skdptune.accounting._relations import check_relation
 
 __all__ = ["PrivacyCurve"]
 
 _CUT = 1e-35  # tails of pairs are cut below this mass, so deltas are not compared there
-_RESOLVED = 1e-18  # a pair's far tail is cut below this: smaller deltas ask the Renyi curve too
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PrivacyCurve:
+class PrivacyCurve(CurveReading):
     """The privacy cost of one mechanism under one neighbouring relation.
 
     Build one with a constructor such as :meth:`gaussian` or :meth:`dp_sgd`, combine curves with
@@ -405,140 +397,7 @@ class PrivacyCurve:
             )
         return PrivacyCurve(self.node.two_steps(), relation)
 
-    # Reading ------------------------------------------------------------------------------
-
-    @property
-    def pair(self):
-        """The dominating pair of the mechanism, or None where none is known."""
-        return self.node.pair()
-
-    @property
-    def delta_zero(self):
-        """Mass of the event outside which :meth:`rdp` holds."""
-        return float(self.node.delta_zero)
-
-    @property
-    def method(self):
-        """Which bound gave the numbers: "pair", "rdp", or what a selection recorded."""
-        return getattr(self.node, "method", "rdp" if self.pair is None else "pair")
-
-    def rdp(self, orders):
-        """Return the Renyi divergence of the worse order of two neighbours.
-
-        Parameters
-        ----------
-        orders : array-like of shape (n_orders,), each in [1, inf]
-            Order 1 is answered at order 1.01, which is larger; order inf by the pure bound.
-
-        Returns
-        -------
-        rdp : ndarray of shape (n_orders,)
-            In nats; ``inf`` where unknown. Holds outside an event of mass ``delta_zero``.
-
-        Examples
-        --------
-        >>> PrivacyCurve.gaussian(2.0).rdp([2, 8, 32])
-        array([0.25, 1.  , 4.  ])
-        """
-        values = self.node.rdp(np.maximum(check_orders(orders), 1.01))
-        # a node that cannot tell has told nothing
-        return np.where(np.isnan(values) | (values < 0), np.inf, values)
-
-    def epsilon(self, delta):
-        """Return the least epsilon known to hold at ``delta``.
-
-        Parameters
-        ----------
-        delta : float in [0, 1]
-
-        Returns
-        -------
-        epsilon : float >= 0
-            In nats, rounded up; ``inf`` if no finite value is known.
-
-        Examples
-        --------
-        >>> PrivacyCurve.gaussian(1.0).epsilon(0)
-        inf
-        """
-        delta = check_real("delta", delta, low=0, high=1)
-        asked = self._asked("epsilon", delta)
-        if asked is not None:
-            return asked
-        pair = self.pair
-        best = np.inf if pair is None else pair.epsilon(delta)
-        best = min(best, self._pure(delta))
-        if pair is None or not np.isfinite(best) or delta < _RESOLVED:
-            best = min(best, self._epsilon_from_rdp(delta))
-            # a random choice costs no more than the dearest of what may be chosen
-            best = min(best, max((part.epsilon(delta) for part in self._parts()), default=best))
-        return float(best)
-
-    def _pure(self, delta):
-        """The bound that holds at every delta from ``delta_zero`` up; a pair joined from few points may lie above it."""
-        return float(self.rdp([np.inf])[0]) if delta >= self.delta_zero else np.inf
-
-    def _asked(self, question, at):
-        """Return the answer of a node that knows better than its pair does, or None.
-
-        The worst of several is the largest of their answers; the best of K runs asks its bounds. Neither
-        builds a pair for that.
-        """
-        if isinstance(self.node, _combinations.Worst):
-            curves = [PrivacyCurve(node, self.relation) for node in self.node.nodes]
-            return max(getattr(curve, question)(at) for curve in curves)
-        return float(getattr(self.node, question)(at)) if self.node.answers_itself else None
-
-    def _epsilon_from_rdp(self, delta):
-        def score(orders, values):
-            return epsilon_from_rdp(orders, values, delta, self.delta_zero)
-
-        orders, values = refine_orders(self.rdp, (*self._orders(), np.inf), score)
-        return score(orders, values)
-
-    def _orders(self):
-        given = getattr(self.node, "orders", ())
-        return sorted({*default_orders(), *(order for order in given if np.isfinite(order))})
-
-    def delta(self, epsilon):
-        """Return the least delta known to hold at ``epsilon`` (a float or an array, >= 0).
-
-        Examples
-        --------
-        >>> PrivacyCurve.pure(1.0).delta(1.0)
-        0.0
-        >>> f"{PrivacyCurve.gaussian(3.0).delta(1.271):.1e}"
-        '1.0e-05'
-        """
-        if np.ndim(epsilon) > 0:
-            return np.array([self.delta(float(value)) for value in np.asarray(epsilon)])
-        epsilon = check_real("epsilon", epsilon, low=0, allow_inf=True)
-        asked = self._asked("delta", epsilon)
-        if asked is not None:
-            return asked
-        pair = self.pair
-        best = 1.0 if pair is None else pair.worst_delta(epsilon)
-        if epsilon >= self._pure(self.delta_zero):
-            best = min(best, self.delta_zero)
-        if pair is None or best < _RESOLVED or best >= 1:
-            best = min(best, self._delta_from_rdp(epsilon))
-            best = min(best, max((part.delta(epsilon) for part in self._parts()), default=best))
-        return float(best)
-
-    def _parts(self):
-        """Return the curves of which a mixture chooses one; none for other nodes."""
-        nodes = self.node.nodes if isinstance(self.node, _combinations.Mixture) else ()
-        return [PrivacyCurve(node, self.relation) for node in nodes]
-
-    def _delta_from_rdp(self, epsilon):
-        def score(orders, values):
-            return delta_from_rdp(orders, values, epsilon, self.delta_zero)
-
-        if np.isinf(epsilon):  # only what is set aside may remain at infinite loss
-            known = np.any(np.isfinite(self.rdp(self._orders())))
-            return self.delta_zero if known else 1.0
-        orders, values = refine_orders(self.rdp, (*self._orders(), np.inf), score)
-        return score(orders, values)
+    # Comparison ---------------------------------------------------------------------------
 
     def lies_below(self, level):
         """Return whether this curve is certainly below ``level`` everywhere.
@@ -598,6 +457,9 @@ class PrivacyCurve:
         return profile_from_rdp(orders, self.rdp(orders), points, self.delta_zero)
 
     # Value --------------------------------------------------------------------------------
+
+    def _curve_of(self, node):
+        return PrivacyCurve(node, self.relation)
 
     @functools.cached_property
     def key(self):

@@ -293,6 +293,22 @@ class FromScipy(RunCount):
         summed += float(np.sum(np.exp(self._tail_log_masses) * self._tail_counts))
         return max(stated, summed)  # rounded up
 
+    @functools.cached_property
+    def weight_rise(self):
+        """Sum over k of (the largest j P(K = j) with j >= k) - k P(K = k); inf if the tail is not known to fall.
+
+        Zero for the tails of every named distribution: Zipf's k P(K = k) falls from k = 1 on.
+        """
+        table = self._masses * np.arange(float(self._masses.size))
+        nodes = self._tail.nodes.ravel()
+        raw = self._raw_pmf(nodes)
+        far = nodes * raw / self._total
+        # scipy's own errors in the far tail, which is smooth, are no rise; nor are digits lost to underflow
+        if np.any((far[1:] > far[:-1] * (1 + 1e-7)) & (raw[1:] > 1e-300)):
+            return math.inf
+        falling = np.append(table[1:], far[:1])
+        return float(np.sum(np.maximum.accumulate(falling[::-1])[::-1] - falling)) * (1 + 1e-9)
+
     @property
     def p_zero(self):
         """P(K = 0)."""

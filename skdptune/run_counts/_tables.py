@@ -23,6 +23,18 @@ def draw_from_survival(survival, rng):
     return int(np.searchsorted(-survival, -level, side="right"))
 
 
+def _log_sums(terms):
+    """Log of the sum of exponentials of each row; overwrites ``terms``, without scipy's many passes."""
+    if terms.shape[1] == 0:
+        return np.full(terms.shape[0], -np.inf)
+    top = np.max(terms, axis=1, keepdims=True)
+    np.maximum(top, -1e300, out=top)  # a row of zeros
+    terms -= top
+    np.exp(terms, out=terms)
+    with np.errstate(divide="ignore"):
+        return np.log(np.sum(terms, axis=1)) + top[:, 0]
+
+
 def scattered_log_sum(log_mass, exponents, log_x):
     """Return log of the sum of mass_i x^exponent_i for a few terms, at many x.
 
@@ -41,7 +53,7 @@ def scattered_log_sum(log_mass, exponents, log_x):
     for start in range(0, log_x.size, rows):
         part = log_x[start : start + rows, None]
         terms = log_mass + np.where(exponents == 0.0, 0.0, exponents * part)
-        out[start : start + rows] = special.logsumexp(terms, axis=1) if terms.size else -np.inf
+        out[start : start + rows] = _log_sums(terms)
     return out
 
 
@@ -148,7 +160,7 @@ class PowerSum:
                 rows = max(_BLOCK // length, 1)
                 part = part[:rows]
             terms = self._log_c[:length] + part[:, None] * np.arange(length)
-            out[start : start + rows] = special.logsumexp(terms, axis=1)
+            out[start : start + rows] = _log_sums(terms)
             start += rows
         return out
 
@@ -167,7 +179,7 @@ class WideSum:
         The numbers they stand on, positive and ascending.
     """
 
-    _NEAR, _FAR, _ROWS = 1e-5, 200.0, 1024
+    _NEAR, _FAR, _ROWS, _FADE = 1e-5, 200.0, 1024, 3.0
 
     def __init__(self, log_mass, counts):
         kept = np.isfinite(log_mass)
@@ -179,13 +191,19 @@ class WideSum:
             for j in range(4)
         ]
         self._rest = np.logaddexp.accumulate(np.append(-np.inf, self._log_mass[::-1]))[::-1]
+        faded = (self._log_mass - self._FADE * log_counts)[::-1]
+        self._faded = np.logaddexp.accumulate(np.append(-np.inf, faded))[::-1]
 
     def _windows(self, log_x):
         """Yield (points, |log x|, first, last) with the terms that need an exponential each."""
         order = np.argsort(-log_x, kind="stable")
-        for start in range(0, order.size, self._ROWS):
-            points = order[start : start + self._ROWS]
-            size = -log_x[points]
+        sizes, start = -log_x[order], 0
+        while start < order.size:
+            # points far apart share few terms: one part spans a factor of 16
+            stop = int(np.searchsorted(sizes, 16.0 * sizes[start], side="right"))
+            stop = min(max(stop, start + 1), start + self._ROWS)
+            points, size = order[start:stop], sizes[start:stop]
+            start = stop
             with np.errstate(divide="ignore"):
                 first = int(np.searchsorted(self._counts, self._NEAR / size[-1]))
                 last = int(np.searchsorted(self._counts, self._FAR / size[0]))
@@ -198,9 +216,11 @@ class WideSum:
             total = np.logaddexp(floor[points], self._near_power(size, first))
             terms = self._log_mass[first:last] - self._counts[first:last] * size[:, None]
             if last > first:
-                total = np.logaddexp(total, special.logsumexp(terms, axis=1))
-            # e^-200 of what was dropped may matter where everything else is smaller still
-            weak = np.flatnonzero(~(total > self._rest[last] - self._FAR + 40.0))
+                total = np.logaddexp(total, _log_sums(terms))
+            # what was dropped may matter where everything else is smaller still. It has y = k |log x|
+            # beyond 200, where e^-y <= e^-200 (200 / y)^3: for an infinite mean its masses alone say nothing
+            dropped = self._faded[last] - self._FAR + self._FADE * np.log(self._FAR / np.maximum(size, 1e-300))
+            weak = np.flatnonzero(~(total > dropped + 40.0))
             if weak.size and np.isfinite(self._rest[last]):
                 far = scattered_log_sum(self._log_mass[last:], self._counts[last:], -size[weak])
                 total[weak] = np.logaddexp(total[weak], far)

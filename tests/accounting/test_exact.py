@@ -310,7 +310,7 @@ def test_equal_questions_are_answered_from_the_cache(gaussian):
 def test_what_is_not_a_number_is_no_bound(monkeypatch):
     # 0 times infinity, as an infinite mean may give: 1 from above and 0 from below
     lattice = Lattice(pair_cells(response()), weight_of(Logarithmic(mean=5)), 0.2)
-    monkeypatch.setattr(Lattice, "_upper_sum", lambda self, *args: np.full(2, np.nan))
+    monkeypatch.setattr(Lattice, "_columns", lambda self, *args: np.full((2, 1), np.nan))
     monkeypatch.setattr(Lattice, "_recurse", lambda self, *args: np.full(2, np.nan))
     epsilons = np.array([1.0, 2.0])
     assert np.all(lattice.upper(epsilons) == 1.0) and np.all(lattice.first_order(epsilons) == 1.0)
@@ -339,3 +339,76 @@ def test_little_noise_is_priced_on_a_lattice_of_bounded_size(monkeypatch):
     assert max(asked) < 4_000_000
     single = PrivacyCurve.gaussian(0.19).epsilon(1e-3)
     assert single < bounds.lower <= bounds.upper < 1.3 * single
+
+
+# -- weights that end at zero or begin at infinity ---------------------------------------------
+
+
+def test_a_sure_number_of_runs_is_priced_tightly(gaussian):
+    # cuts for T that leaves next to nothing once made 20 times as many cells, then the grid was
+    # coarsened in losses until the price was 23.2
+    bounds = exact_epsilon(gaussian, Fixed(10), 1e-5)
+    assert 3.84 < bounds.lower <= bounds.upper < 3.87
+
+
+def test_two_sure_runs_of_a_long_composition_at_a_small_delta(dp_sgd):
+    # an excess of 1e-9 in the sums of masses, taken for an error of them, once made this infinite
+    bounds = exact_epsilon(dp_sgd, Fixed(2), 1e-10)
+    assert 4.40 < bounds.lower <= bounds.upper < 4.43
+
+
+@pytest.mark.parametrize("frozen", [stats.zipf(1.8), stats.yulesimon(1.0)])
+def test_infinite_mean_with_a_tiny_infinite_mass(frozen):
+    # weights below r = 1e-18 were once taken for infinite: a delta of 1
+    q = np.array([0.2, 0.3, 0.5])
+    p = q * np.exp([-2.3, -1.4, 0.0])
+    p[2] = 1 - p[0] - p[1] - 7e-26
+    pair = DominatingPair(np.log(p / q), p, q, 7e-26, 0.0)
+    bounds = exact_delta_one_way(pair, FromScipy(frozen), 1.0, rtol=0.01)
+    assert 0 < bounds.lower <= bounds.upper < 1.1 * bounds.lower
+
+
+def test_infinite_mean_with_mass_of_infinite_loss_and_of_zero_ratio():
+    # every cell in which w(s) falls steeply takes its constant bound; 0.1 from above once
+    q = np.array([0.9125, 0.0867])
+    pair = DominatingPair(np.log([0.8314 / q[0], 0.166 / q[1]]), [0.8314, 0.166], q, 0.0026, 0.0008)
+    run_count = FromScipy(stats.zipf(1.5))
+    bounds = exact_delta_one_way(pair, run_count, 0.5, rtol=0.01)
+    assert 0.08 < bounds.lower <= bounds.upper < 1.02 * bounds.lower
+    cells = pair_cells(pair)
+    assert bounds.upper >= exact_oracle.best_of_subsets(cells.p, cells.q, run_count, 0.5)
+    w_plus, first, value = exact_oracle.lattice_bounds(pair, run_count, 0.5, 0.1)
+    assert w_plus < 1.02 * value and w_plus < 0.9 * first
+
+
+@pytest.mark.parametrize("frozen", [stats.zipf(1.5), stats.yulesimon(0.6), stats.zipf(1.4, loc=2)])
+def test_delta_zero_with_an_infinite_mean(frozen):
+    run_count = FromScipy(frozen)
+    bounds = exact_epsilon(response(), run_count, 0.0)
+    r = np.geomspace(1e-90, HALF, 4000)
+    truth = 1 + np.max(run_count.log_weight(r) - run_count.log_weight(np.e * r))
+    # where k P(K = k) falls from the start, w(r) / w(s) <= s / r
+    most = 2.0 if run_count.weight_rise < 1e-9 else 1.2 * truth
+    assert truth - 1e-6 <= bounds.upper <= most + 1e-6
+    assert bounds.lower == pytest.approx(truth, rel=1e-3)
+
+
+def test_delta_zero_is_unknown_where_a_heavy_tail_may_rise(monkeypatch):
+    run_count = FromScipy(stats.zipf(1.55))
+    monkeypatch.setitem(run_count.__dict__, "weight_rise", math.inf)
+    assert exact_epsilon(response(), run_count, 0.0).upper == math.inf
+
+
+def test_no_order_beats_the_bounds_of_an_infinite_mean():
+    # the most that a column can hold caps its positive part, not what is positive of the whole column
+    q = np.array([0.7079563438, 0.2920436562])
+    p = q * np.exp([-4.40417142322209, 1.2221573941177648])
+    p *= (1 - 1.26e-6) / p.sum()
+    pair = DominatingPair(np.log(p / q), p, q, 1.26e-6, 0.0)
+    run_count, epsilon = FromScipy(stats.zipf(2.0)), 2.042259006745838
+    cells = pair_cells(pair)
+    truth = exact_oracle.best_of_pieces(cells.p, cells.q, [22] * 3, run_count, epsilon)
+    assert truth > 0.02
+    for eta in (0.0, 0.3, 0.06):
+        w_plus, first, value = exact_oracle.lattice_bounds(pair, run_count, epsilon, eta)
+        assert max(truth, value) <= min(w_plus, first)
