@@ -6,9 +6,9 @@ refuse to spend.
 """
 
 from skdptune.ledger._entries import LedgerEntry, PlannedEntry
-from skdptune.ledger._filter import best_order
 from skdptune.ledger._handle import AccountantHandle, as_ledger, for_pickling
 from skdptune.ledger._ledger import PrivacyLedger
+from skdptune.ledger._orders import best_order
 
 __all__ = [
     "AccountantHandle",

@@ -3,7 +3,6 @@
 import datetime
 import functools
 import os
-from collections import Counter
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -12,7 +11,7 @@ from skdptune._validation import check_integer, invalid_type, invalid_value
 from skdptune.accounting import PrivacyCurve
 from skdptune.ledger._entries import LedgerEntry
 
-__all__ = ["Cost", "check_text", "composed", "cost_of", "earlier_charge", "new_row", "stamp", "versions_in_use"]
+__all__ = ["Cost", "check_text", "cost_of", "earlier_charge", "new_row", "stamp", "versions_in_use"]
 
 _LONGEST = 500  # characters of a token, a description, a reason or a data set's name
 
@@ -26,6 +25,9 @@ class Cost:
     assumptions: tuple
     n_samples: int | None
     versions: tuple
+    delta: float | None = None  # the search's own: what fit charges it at, a quote is asked about at
+    target: tuple | None = None  # the (epsilon, delta) that candidates were calibrated to
+    searched: bool = False
 
     def __post_init__(self):
         if self.n_samples is not None:
@@ -37,7 +39,7 @@ def cost_of(spent, description):
     curve = spent if isinstance(spent, PrivacyCurve) else getattr(spent, "curve", None)
     if not isinstance(curve, PrivacyCurve):
         raise invalid_type("spent", "a PrivacySpent or a PrivacyCurve", spent, "Pass search.privacy_cost(n_samples).")
-    run_count = getattr(spent, "run_count", None)
+    run_count, settings = getattr(spent, "run_count", None), getattr(spent, "settings", None)
     what = f"search, tries {run_count!r}" if run_count is not None else f"release, {curve.node.describe()}"
     return Cost(
         curve=curve,
@@ -45,6 +47,9 @@ def cost_of(spent, description):
         assumptions=tuple(getattr(spent, "assumptions", ())),
         n_samples=getattr(spent, "n_samples", None),
         versions=tuple(getattr(spent, "versions", ())) or versions_in_use(),
+        delta=getattr(settings, "delta", None),
+        target=getattr(settings, "target", None),
+        searched=run_count is not None,
     )
 
 
@@ -112,12 +117,6 @@ def earlier_charge(page, row):
         f"({found[-1]['kind']}: {first['what']}), which is another one. Nothing was charged. Use a token of its own "
         "for each search."
     )
-
-
-def composed(curves):
-    """Return the curve of all of ``curves``; equal ones are composed by counting."""
-    parts = [count * curve for curve, count in Counter(curves).items()] if len(curves) > 1 else curves
-    return functools.reduce(lambda one, other: one + other, parts)
 
 
 def check_text(name, value):

@@ -37,7 +37,8 @@ class LedgerEntry:
     epsilon : float
         What this entry alone costs at the ledger's delta, in nats (for comparison: totals are kept at one Renyi order).
     method : str
-        How ``rdp`` was priced: "renyi", "pair", "basic" or "plan".
+        How ``rdp`` was priced: "renyi", "pair", "basic", "plan", or "sole" for a charge that fitted only as the one
+        ever made, and took all of both totals.
     assumptions : tuple of str
     digest : str or None
         Of the privacy curve; equal curves have equal digests in every process.

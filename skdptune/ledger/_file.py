@@ -1,18 +1,23 @@
 """The file side of a ledger: opening it, copies of it, totals and history. Nothing here charges."""
 
+import contextlib
 import math
 import os
+import textwrap
 from fractions import Fraction
 
-from skdptune._exceptions import InvalidParameterError, LedgerError
-from skdptune._rounding import decimals
+from skdptune._exceptions import InvalidParameterError, LedgerError, OutputError
+from skdptune._rounding import as_given, decimals
+from skdptune._writing import write_text
 from skdptune.accounting._relations import check_relation
+from skdptune.ledger._audit import SOLE, broken_rule
 from skdptune.ledger._entries import LedgerEntry, PlannedEntry, entries_as_csv, entries_as_json, plain_number
-from skdptune.ledger._filter import budget_at, exact
+from skdptune.ledger._filter import budget_at, exact, rounded
 from skdptune.ledger._store import FORMAT, Store, refuse_network
 from skdptune.ledger._terms import absolute, asked_terms, complete_terms, for_divergence
+from skdptune.ledger._words import remarks
 
-__all__ = ["LedgerFile", "plan_of", "rounded", "totals"]
+__all__ = ["LedgerFile", "plan_of", "sole_of", "totals", "untouched"]
 
 
 class LedgerFile:
@@ -113,8 +118,17 @@ class LedgerFile:
 
     @property
     def remaining(self):
-        """What is left, as an epsilon (nats) at the ledger's delta, rounded down."""
+        """What is left, as an epsilon (nats) at the ledger's delta, rounded down; 0 after a sole charge."""
+        return 0.0 if self.sole_charge is not None else self._remaining()
+
+    def _remaining(self):
         return max(rounded(exact(self.epsilon) - exact(self.spent), -math.inf), 0.0)
+
+    @property
+    def sole_charge(self):
+        """The entry that fitted only as the one charge ever made, and closed this ledger; None in others."""
+        with self._store.reading(self.identity) as page:
+            return sole_of(page)
 
     def epsilon_spent(self):
         """Return :attr:`spent`.
@@ -123,16 +137,23 @@ class LedgerFile:
         -----
         It is where the total stands: at a finite order the Renyi total converted at the ledger's delta, so the first
         charge also pays the conversion. For charges chosen one after another the *guarantee* is the ledger's epsilon.
+        A plan, or a sole charge, costs what it costs by itself.
         """
         with self._store.reading(self.identity) as page:
-            plans = page.of_kind("plan")
+            plans, sole = page.of_kind("plan"), sole_of(page)
             rdp, aside = totals(page)
         if plans:
             return float(plans[0]["epsilon"])
+        if sole is not None:
+            return sole.epsilon
         if rdp == 0 and aside == 0:
             return 0.0
         # epsilon - (budget - spent): the conversion of budget_at, read backwards, rounded up
         return max(rounded(exact(self.epsilon) - exact(self.rdp_budget) + rdp, math.inf), 0.0)
+
+    def remarks(self):
+        """Return what :attr:`spent` means here, as a tuple of sentences."""
+        return remarks(self, self.entries(), self.plan(), self.sole_charge)
 
     @property
     def rdp_spent(self):
@@ -151,7 +172,18 @@ class LedgerFile:
     def entries(self):
         """Return the whole history, oldest first, as a tuple of :class:`LedgerEntry`."""
         with self._store.reading(self.identity) as page:
-            return tuple(LedgerEntry.from_row(row) for row in page.audited())
+            return tuple(LedgerEntry.from_row(row) for row in self._audited(page))
+
+    def _audited(self, page):
+        """Return the rows after checking the chain, and that each was to be admitted when it was."""
+        rows = page.audited()
+        broken = broken_rule(rows, self.epsilon, self.rdp_budget, self.delta_aside)
+        if broken is not None:
+            raise LedgerError(
+                f"the history of {self.path!r} was not written by a ledger: entry {broken[0]} would not have been "
+                f"admitted ({broken[1]}). Do not charge it; find out what was released, and count all of it as spent."
+            )
+        return rows
 
     def plan(self):
         """Return the registered plan as a tuple of :class:`PlannedEntry`; empty without one."""
@@ -159,7 +191,7 @@ class LedgerFile:
             return plan_of(page)
 
     def verify(self, head=None):
-        """Check that the history is the one that was written.
+        """Check that the history is the one that was written, and that every entry was to be admitted.
 
         Parameters
         ----------
@@ -176,10 +208,10 @@ class LedgerFile:
         Raises
         ------
         LedgerError
-            If an entry was edited, removed or inserted.
+            If an entry was edited, removed or inserted, or breaks the rules of a ledger.
         """
         with self._store.reading(self.identity) as page:
-            hashes = [page.first_hash(), *(row["hash"] for row in page.audited())]
+            hashes = [page.first_hash(), *(row["hash"] for row in self._audited(page))]
         if head is not None and head not in hashes:
             raise LedgerError(
                 f"the history of {self.path!r} no longer contains the entry with hash {head!r}: it was rewritten, or "
@@ -208,14 +240,15 @@ class LedgerFile:
             **{name: plain_number(getattr(self, name)) for name in ("epsilon", "delta", "delta_aside", "order")},
             "rdp_budget": self.rdp_budget,
             **{name: getattr(self, name) for name in ("spent", "remaining", "rdp_spent", "aside_spent")},
+            "remarks": list(self.remarks()),
         }
         if not public:
             header["head"] = self.verify()
-        return _written(path, entries_as_json(header, self.entries(), public))
+        return _written(path, entries_as_json(header, self.entries(), public), self.path)
 
     def to_csv(self, path=None, *, public=False):
         """Return the history as CSV with a header, one line per entry; see :meth:`to_json`."""
-        return _written(path, entries_as_csv(self.entries(), public))
+        return _written(path, entries_as_csv(self.entries(), public), self.path)
 
     def summary(self):
         """Return a short text: terms, what is spent and left, and one line per entry."""
@@ -223,8 +256,8 @@ class LedgerFile:
         lines = [
             f"Privacy ledger {self.path}",
             f"  data set: {self.dataset or '(not named)'}",
-            f"  budget: epsilon = {self.epsilon:g} at delta = {self.delta:g}, relation {self.relation}, counted at "
-            f"Renyi order {self.order:g}",
+            f"  budget: epsilon = {as_given(self.epsilon)} at delta = {as_given(self.delta)}, "
+            f"relation {self.relation}, counted at Renyi order {as_given(self.order)}",
             f"  spent: {_shown(self.spent, up=True)}, left: {_shown(self.remaining, up=False)}, "
             f"entries: {len(entries)}",
         ]
@@ -234,6 +267,7 @@ class LedgerFile:
             f"  {entry.seq:>4}  {entry.when}  {entry.kind:<8} {_shown(entry.epsilon, up=True):>8}  {entry.what}"
             for entry in entries
         ]
+        lines += textwrap.wrap(" ".join(self.remarks()), 100, initial_indent="  ", subsequent_indent="  ")
         return "\n".join(lines)
 
 
@@ -241,6 +275,20 @@ def totals(page):
     """Return the exact sums of both amounts over all entries."""
     rows = page.amounts()
     return sum((Fraction(rdp) for rdp, _ in rows), Fraction(0)), sum((Fraction(mass) for _, mass in rows), Fraction(0))
+
+
+def untouched(page):
+    """Return whether nothing was ever charged: no entries, but for reservations that were given back unused."""
+    kinds = page.kinds()
+    return set(kinds) <= {"reserve", "release"} and kinds.get("reserve", 0) == kinds.get("release", 0)
+
+
+def sole_of(page):
+    """Return the entry whose charge closed the ledger, or None: a reservation given back closes nothing."""
+    for row in page.of_method(SOLE):
+        if not any(other["kind"] == "release" for other in page.of_token(row["token"])):
+            return LedgerEntry.from_row(row)
+    return None
 
 
 def plan_of(page):
@@ -261,14 +309,6 @@ def plan_of(page):
     )
 
 
-def rounded(value, towards):
-    """Return a Fraction as a float, rounded towards plus or minus infinity."""
-    number = float(value)
-    while exact(number) < value if towards > 0 else exact(number) > value:
-        number = math.nextafter(number, towards)
-    return number
-
-
 def _shown(value, *, up):
     """Format with four decimals, rounded to the private side."""
     return decimals(value, 4, up=up)
@@ -282,14 +322,21 @@ def _restored(kind, path, terms):
     return ledger
 
 
-def _written(path, text):
-    if path is not None:
-        try:
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-        except OSError as error:
-            raise LedgerError(
-                f"path must be a file that can be written; {str(path)!r} cannot ({error.strerror}). The ledger is "
-                "unharmed."
-            ) from None
+def _written(path, text, ledger):
+    """Return ``text``, written to ``path`` if there is one, which may not be the ledger itself."""
+    if path is None:
+        return text
+    same = False
+    with contextlib.suppress(OSError, TypeError, ValueError):  # no such file, or no file name: told below
+        own = [os.path.realpath(ledger) + ending for ending in ("", "-wal", "-shm", "-journal")]  # of SQLite
+        same = os.path.realpath(path) in own or os.path.samefile(path, ledger)
+    if same:
+        raise InvalidParameterError(
+            f"path must not be the ledger's own file, or a part of it; {path!r} is, and would be lost. Nothing was "
+            "written."
+        )
+    try:
+        write_text(path, text)
+    except OutputError as error:
+        raise LedgerError(f"{error} The ledger is unharmed.") from None
     return text

@@ -12,16 +12,16 @@ from fractions import Fraction
 import numpy as np
 
 from skdptune._exceptions import PricingError
-from skdptune._validation import check_instance, check_real, invalid_value
+from skdptune._rounding import as_given
+from skdptune._validation import check_real, invalid_value
 from skdptune.accounting import PrivacyCurve
 from skdptune.accounting._combinations import Worst
 from skdptune.accounting._mechanisms import pure_rdp
 
-__all__ = ["Price", "best_order", "budget_at", "choose", "exact", "prices_of", "split_delta"]
+__all__ = ["Price", "budget_at", "choose", "exact", "kinds_of", "prices_of", "rounded", "split_delta"]
 
 _ASIDE_SHARE = 10  # by default one part in ten of delta is kept for masses set aside
 _ULP = 4e-16  # relative; covers the rounding of a few operations
-_ORDERS = np.unique(np.concatenate([np.geomspace(1.05, 2.0, 15), np.geomspace(2.0, 4096.0, 90)]))
 
 
 def exact(value):
@@ -36,6 +36,14 @@ def exact(value):
     True
     """
     return Fraction(repr(float(value)))
+
+
+def rounded(value, towards):
+    """Return a Fraction as a float, rounded towards plus or minus infinity."""
+    number = float(value)
+    while exact(number) < value if towards > 0 else exact(number) > value:
+        number = math.nextafter(number, towards)
+    return number
 
 
 def split_delta(delta, order, aside=None):
@@ -149,6 +157,16 @@ def _options(curve, order, cap, delta):
     return tuple(found)
 
 
+def kinds_of(curve):
+    """Return the curve of every kind of row.
+
+    Each is priced by itself; a search costs the worst of them (Theorem F2 needs one number that holds for every pair
+    of neighbours).
+    """
+    node = curve.node
+    return [PrivacyCurve(part, curve.relation) for part in node.nodes] if isinstance(node, Worst) else [curve]
+
+
 def prices_of(curve, order, cap, delta=None):
     """Return the finite prices of a mechanism at ``order``: for each kind of row, those to choose from.
 
@@ -177,17 +195,15 @@ def prices_of(curve, order, cap, delta=None):
     >>> price.method, round(price.rdp, 12)
     ('renyi', 4.0)
     """
-    node, delta = curve.node, 0.0 if delta is None else delta
-    # Every kind of row is priced by itself; a search costs the worst of them (Theorem F2 needs one number that
-    # holds for every pair of neighbours).
-    kinds = [PrivacyCurve(part, curve.relation) for part in node.nodes] if isinstance(node, Worst) else [curve]
-    found = tuple(_options(kind, order, cap, delta) for kind in kinds)
+    delta = 0.0 if delta is None else delta
+    found = tuple(_options(kind, order, cap, delta) for kind in kinds_of(curve))
     if not all(found):
+        promise = f", and no finite epsilon at delta={as_given(delta)}" if delta > 0 else ""
         raise PricingError(
-            f"curve must have a finite Renyi divergence at order {order:g}, at which this ledger counts; it has none"
-            + (f", and no finite epsilon at delta={delta:g}. " if delta > 0 else ". ")
-            + "Pass delta= (taken from the ledger's delta_aside) to charge it as an (epsilon, delta) promise, use a "
-            "candidate with a finite divergence, or make the ledger at another order (best_order helps)."
+            f"curve must have a finite Renyi divergence at order {as_given(order)}, at which this ledger counts; it "
+            f"has none{promise}. Pass delta= (taken from the ledger's delta_aside) to charge it as an (epsilon, delta) "
+            "promise, use a candidate with a finite divergence, or make the ledger at another order "
+            "(best_order helps)."
         )
     return found
 
@@ -209,71 +225,3 @@ def choose(prices, left):
             found.append(min(options, key=lambda option: option.aside))
     dearest = max(found, key=lambda price: price.rdp)
     return Price(dearest.rdp, max(price.aside for price in found), dearest.method)
-
-
-def best_order(epsilon, delta, curve=None, *, delta_aside=None):
-    """Return the order at which a ledger admits the most charges like ``curve``.
-
-    It depends on no data, and has to be chosen before the ledger's first charge: a ledger whose order
-    followed what it had seen would have no guarantee.
-
-    Parameters
-    ----------
-    epsilon : float > 0
-        The ledger's, in nats.
-    delta : float in [0, 1)
-        The ledger's. At 0 only order infinity (sums of pure epsilons) is left.
-    curve : PrivacyCurve or PrivacySpent, optional
-        A typical charge, such as ``search.privacy_cost(n)``. None: Gaussian noise.
-    delta_aside : float, optional
-        As for :class:`PrivacyLedger`.
-
-    Returns
-    -------
-    order : float in (1, inf]
-
-    Raises
-    ------
-    InvalidParameterError, InvalidTypeError, PricingError
-
-    References
-    ----------
-    Feldman and Zrnic, arXiv 2008.11193 (a filter at one order).
-
-    Examples
-    --------
-    >>> best_order(3.0, 1e-5)
-    7.6
-    >>> best_order(3.0, 0)
-    inf
-    """
-    epsilon = check_real("epsilon", epsilon, low=0, low_open=True)
-    delta = check_real("delta", delta, low=0, high=1, high_open=True)
-    if delta == 0:
-        return math.inf
-    left = delta - split_delta(delta, 2.0, delta_aside)
-    if curve is None:
-        # charges cost rho a: the sum of all may reach budget(a), so budget(a) / a is their number
-        orders = 1 + np.geomspace(1e-2, 1e7, 4000)
-        cost = orders
-    else:
-        curve = getattr(curve, "curve", curve)
-        check_instance("curve", curve, PrivacyCurve, "a PrivacyCurve or a PrivacySpent")
-        orders = _ORDERS
-        cost = _cost_at(curve, orders)
-    number = np.array([budget_at(order, epsilon, left) for order in orders]) / cost
-    if not np.nanmax(number) > 0:
-        raise PricingError(
-            f"no order serves epsilon={epsilon:g} at delta={delta:g}: this curve has no finite divergence where the "
-            "budget is positive. Use a larger epsilon, or order=inf with (epsilon, delta) promises."
-        )
-    best = float(orders[int(np.nanargmax(number))])
-    return float(f"{best:.2g}") if best > 1.5 else float(f"{best:.3g}")  # any order is sound: a short one reads well
-
-
-def _cost_at(curve, orders):
-    """Return the least finite price at many orders at once, whatever it sets aside."""
-    cost = curve.rdp(orders)
-    if curve.pair is not None:
-        cost = np.minimum(cost, curve.pair.conditional_rdp(orders))
-    return np.where(cost > 0, cost, np.nan)

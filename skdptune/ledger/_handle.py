@@ -12,7 +12,9 @@ import threading
 import weakref
 
 from skdptune._exceptions import BudgetExceededError, InvalidParameterError
+from skdptune._rounding import as_given, nats_up
 from skdptune._validation import check_real, invalid_type
+from skdptune.ledger._words import cheaper_search
 
 __all__ = ["AccountantHandle", "as_ledger", "for_pickling"]
 
@@ -122,9 +124,9 @@ class AccountantHandle:
             self.accountant.check(epsilon, delta)
         except Exception as error:
             raise BudgetExceededError(
-                f"ledger must have epsilon={epsilon:.6g} and delta={delta:g} left for the whole search; the "
-                f"accountant refused with {type(error).__name__}. Lower the mean of n_iter or the candidates' "
-                "epsilon, or give a larger budget."
+                f"ledger must have epsilon={nats_up(epsilon)} and delta={as_given(delta)} left for the whole search; "
+                f"the accountant refused with {type(error).__name__}. "
+                f"{cheaper_search(getattr(getattr(spent, 'settings', None), 'target', None))}, or give a larger budget."
             ) from None
         self.accountant.spend(epsilon, delta)
 
@@ -175,7 +177,7 @@ class AccountantHandle:
         if not math.isfinite(epsilon):
             raise InvalidParameterError(
                 f"ledger cannot be charged an infinite price: this search has no finite epsilon at "
-                f"delta={delta:g}. Use a larger delta or candidates with a finite cost."
+                f"delta={as_given(delta)}. Use a larger delta or candidates with a finite cost."
             )
         return epsilon, delta
 

@@ -4,6 +4,7 @@ import functools
 from types import SimpleNamespace
 
 from skdptune._exceptions import BudgetExceededError, MissingDependencyError, RelationMismatchError
+from skdptune._rounding import as_given, decimals
 from skdptune._validation import check_integer, check_real, invalid_type
 from skdptune.accounting import PrivacyCurve
 
@@ -94,14 +95,14 @@ class _Spending:
         if self.__skdptune_ledger__.can_afford(self._promise(epsilon, delta)):
             return True
         raise _library().LedgerBudgetError(
-            f"ledger must have room for epsilon={epsilon:g}, delta={delta:g}; epsilon="
-            f"{self.__skdptune_ledger__.remaining:.4g} is left at delta={self.delta:g}. "
+            f"ledger must have room for epsilon={as_given(epsilon)}, delta={as_given(delta)}; epsilon="
+            f"{decimals(self.__skdptune_ledger__.remaining, 4, up=False)} is left at delta={as_given(self.delta)}. "
             "Nothing was spent: ask for less."
         )
 
     def spend(self, epsilon, delta):
         """Charge the ledger."""
-        what = f"diffprivlib, epsilon={epsilon:g}, delta={delta:g}"
+        what = f"diffprivlib, epsilon={as_given(epsilon)}, delta={as_given(delta)}"
         try:
             self.__skdptune_ledger__.charge_curve(self._promise(epsilon, delta), what, assumptions=_ASSUMES)
         except BudgetExceededError as error:

@@ -6,17 +6,21 @@ Reading order: :meth:`PrivacyLedger.charge_once`, ``_append`` (the one place whe
 
 import math
 import secrets
-import sys
 
 from skdptune._exceptions import BudgetExceededError, InvalidParameterError, RelationMismatchError
+from skdptune._rounding import as_given, nats_up
 from skdptune._validation import check_instance, check_real, invalid_value
 from skdptune.accounting import PrivacyCurve
+from skdptune.ledger._audit import SOLE
 from skdptune.ledger._claims import Claim
-from skdptune.ledger._costs import Cost, check_text, composed, cost_of, earlier_charge, new_row, stamp, versions_in_use
+from skdptune.ledger._costs import Cost, check_text, cost_of, earlier_charge, new_row, stamp, versions_in_use
 from skdptune.ledger._digest import curve_digest
 from skdptune.ledger._entries import LedgerEntry
-from skdptune.ledger._file import LedgerFile, plan_of, totals
+from skdptune.ledger._file import LedgerFile, plan_of, sole_of, totals, untouched
 from skdptune.ledger._filter import choose, exact, prices_of
+from skdptune.ledger._orders import whole_charges
+from skdptune.ledger._plans import plan_epsilon
+from skdptune.ledger._words import closed, not_planned, refusal
 
 __all__ = ["PrivacyLedger"]
 
@@ -57,6 +61,8 @@ class PrivacyLedger(LedgerFile):
         UTC, ISO 8601.
     identity : str
         A random name of this ledger.
+    sole_charge : LedgerEntry or None
+        The charge that fitted only as the one ever made, and closed the ledger.
 
     Raises
     ------
@@ -113,12 +119,14 @@ class PrivacyLedger(LedgerFile):
         delta : float, optional
             Where the search has no finite divergence at the ledger's order (and always at order infinity), it
             may be charged as an (epsilon, delta) promise at this delta, which is taken from ``delta_aside``.
+            Defaults to the search's own, if it has one.
         description : str, optional
             What the entry says; defaults to the search in words.
 
         Returns
         -------
         LedgerEntry
+            Its ``method`` is "sole" where it fits the budget only as the one charge ever made: see the notes.
 
         Raises
         ------
@@ -128,6 +136,12 @@ class PrivacyLedger(LedgerFile):
             If the search has no finite price at this order; RelationMismatchError if it has another relation.
         LedgerError
             If the file cannot be written. Then nothing was charged, unless the message says otherwise.
+
+        Notes
+        -----
+        *A sole charge.* A sum at one order is loose for a single mechanism. So if nothing was charged before, what does
+        not fit the sum but costs by itself at most the ledger's (epsilon, delta) is accepted, and closes the ledger:
+        nothing else is ever accepted (theory page "Filters", Theorem F5).
         """
         return self._append("charge", secrets.token_hex(16), cost_of(spent, description), delta)
 
@@ -275,12 +289,12 @@ class PrivacyLedger(LedgerFile):
                 f"spents must be searches that another process can recognise; number {digests.index(None) + 1} has a "
                 "cost without a value of its own. Build it from numbers (PrivacyCurve.from_rdp, say)."
             )
-        epsilon = composed([cost.curve for cost in costs]).epsilon(self.delta)
+        epsilon = plan_epsilon([cost.curve for cost in costs], self.delta)
         if not _at_most(epsilon, self.epsilon):
             raise BudgetExceededError(
-                f"spents must cost at most epsilon={self.epsilon:g} together at delta={self.delta:g}; they cost "
-                f"{epsilon:.6g}. Plan fewer searches, smaller means of n_iter or cheaper candidates. Nothing was "
-                "registered."
+                f"spents must cost at most epsilon={as_given(self.epsilon)} together at delta={as_given(self.delta)}; "
+                f"they cost {nats_up(epsilon)}. Plan fewer searches, smaller means of n_iter or cheaper candidates. "
+                "Nothing was registered."
             )
         planned = [
             {"slot": slot, "what": cost.what, "digest": digest, "n_samples": cost.n_samples,
@@ -291,9 +305,9 @@ class PrivacyLedger(LedgerFile):
         row = new_row("plan", secrets.token_hex(16), Cost(None, what, (), None, versions_in_use()), self.relation)
         row.update(epsilon=repr(epsilon), method="plan", planned=planned)
         with self._store.writing(self.identity) as page:
-            if page.last()[0]:
+            if not untouched(page):
                 raise InvalidParameterError(
-                    "register_plan must come first; this ledger has entries already, and a plan made after seeing a "
+                    "register_plan must come first; this ledger was charged already, and a plan made after seeing a "
                     "result is no plan. Make a new ledger with what is left of the budget for the data."
                 )
             page.append(row)
@@ -370,14 +384,15 @@ class PrivacyLedger(LedgerFile):
         cost = cost_of(spent, None)
         self._check_relation(cost.curve)
         with self._store.reading(self.identity) as page:
-            plan = plan_of(page)
-            rdp, aside = self._left(page)
+            plan, sole, empty = plan_of(page), sole_of(page), untouched(page)
+            left = self._left(page)
         if plan:
             digest = curve_digest(cost.curve)
             return sum(not entry.used and entry.digest == digest for entry in plan)
-        price = choose(self._prices(cost, delta), aside)
-        counts = [left // exact(part) for left, part in ((rdp, price.rdp), (aside, price.aside)) if part > 0]
-        return max(0, int(min(counts, default=sys.maxsize)))
+        if sole is not None:
+            return 0
+        number = whole_charges(self._prices(cost, delta), *left)
+        return number or int(empty and _at_most(self._epsilon_of(cost), self.epsilon))
 
     # ------------------------------------------------------------------ inside
 
@@ -392,8 +407,8 @@ class PrivacyLedger(LedgerFile):
         return float(cost.curve.epsilon(self.delta))
 
     def _prices(self, cost, delta):
-        if delta is not None:
-            delta = check_real("delta", delta, low=0, high=1, high_open=True)
+        # without another one, a quote is asked about at the delta that its search is charged at
+        delta = cost.delta if delta is None else check_real("delta", delta, low=0, high=1, high_open=True)
         return prices_of(cost.curve, self.order, self.delta_aside, delta)
 
     def _left(self, page):
@@ -418,34 +433,24 @@ class PrivacyLedger(LedgerFile):
                 self._take_slot(page, row)
             else:
                 prices = self._prices(cost, delta) if prices is None else prices
-                self._take_amount(page, row, prices)
+                self._take_amount(page, row, cost, prices, delta)
             return LedgerEntry.from_row(page.append(row))
 
-    def _take_amount(self, page, row, prices):
+    def _take_amount(self, page, row, cost, prices, delta):
+        """Enter the amounts of ``row``, or refuse: Theorem F2, and Theorem F5 for a sole charge."""
+        sole = sole_of(page)
+        if sole is not None:
+            raise BudgetExceededError(closed(self, row, sole))
         rdp, aside = self._left(page)
-        price = choose(prices, aside)
-        if exact(price.rdp) > rdp or exact(price.aside) > aside:
-            raise BudgetExceededError(self._refusal(row, price, rdp, aside, empty=not page.last()[0]))
-        row.update(rdp=repr(price.rdp), aside=repr(price.aside), method=price.method)
-
-    def _refusal(self, row, price, rdp, aside, empty):
-        kept = f"epsilon={self.epsilon:g} at delta={self.delta:g}"
-        if exact(price.rdp) > rdp:
-            unit = "" if math.isinf(self.order) else f" nats at Renyi order {self.order:g}"
-            asked, left = f"{price.rdp:.6g}{unit}", f"{float(max(rdp, 0)):.6g}{unit}"
+        price, empty = choose(prices, aside), untouched(page)
+        if exact(price.rdp) <= rdp and exact(price.aside) <= aside:
+            row.update(rdp=repr(price.rdp), aside=repr(price.aside), method=price.method)
+        elif empty and _at_most(float(row["epsilon"]), self.epsilon):
+            # all of both totals: nothing would fit beside it even where "sole" were not understood
+            row.update(rdp=repr(self.rdp_budget), aside=repr(self.delta_aside), method=SOLE)
         else:
-            asked, left = f"a delta of {price.aside:.3g}", f"{float(max(aside, 0)):.3g} for such deltas"
-        return (
-            f"ledger must have room for the whole price; {row['what']} asks for {asked} (alone it would cost epsilon="
-            f"{float(row['epsilon']):.4g}), and {left} is left of {kept}. Nothing was charged. Lower the mean of "
-            "n_iter or the candidates' epsilon"
-            + (
-                ", register it as a plan (register_plan pays the tighter price of searches fixed in advance), or make "
-                "the ledger at the order that best_order(epsilon, delta, spent) finds."
-                if empty
-                else "; a budget that is used up stays used up for this data set."
-            )
-        )
+            delta = cost.delta if delta is None else delta
+            raise BudgetExceededError(refusal(self, row, cost, price, (rdp, aside), delta=delta, empty=empty))
 
     def _take_slot(self, page, row):
         if row["kind"] == "reserve":
@@ -453,12 +458,7 @@ class PrivacyLedger(LedgerFile):
         free = [entry for entry in plan_of(page) if not entry.used]
         fits = [entry for entry in free if entry.digest == row["digest"]]
         if not fits:
-            names = "; ".join(f"{entry.slot}: {entry.what}" for entry in free) or "none"
-            raise BudgetExceededError(
-                f"ledger must only be charged what its plan holds; {row['what']} (epsilon={float(row['epsilon']):.4g}) "
-                f"is not among the planned searches still unused ({names}). Nothing was charged. A plan pays for "
-                "exactly the searches that were registered: same settings, same number of rows, same relation."
-            )
+            raise BudgetExceededError(not_planned(row, free))
         row.update(kind="planned", slot=fits[0].slot, method="plan")
 
 

@@ -259,6 +259,18 @@ class Page:
         rows = self._rows("SELECT body, hash FROM entries WHERE kind = ? ORDER BY seq", (kind,))
         return [{**_parsed(self._path, body), "hash": digest} for body, digest in rows]
 
+    def of_method(self, method):
+        """Return the bodies of the charges and reservations priced by ``method``, in order."""
+        # Quotes inside a text are escaped, so that no description can look like this.
+        query = "SELECT body, hash FROM entries WHERE kind IN ('charge', 'reserve') AND instr(body, ?) ORDER BY seq"
+        rows = self._rows(query, (f'"method": {json.dumps(method)}',))
+        return [row for row in ({**_parsed(self._path, body), "hash": digest} for body, digest in rows)
+                if row["method"] == method]  # fmt: skip
+
+    def kinds(self):
+        """Return {kind: number of entries}."""
+        return dict(self._rows("SELECT kind, count(*) FROM entries GROUP BY kind"))
+
     def rows(self):
         """Return [(seq, kind, token, rdp, aside, body, hash), ...] in order."""
         return self._rows("SELECT seq, kind, token, rdp, aside, body, hash FROM entries ORDER BY seq")

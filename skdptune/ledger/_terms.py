@@ -4,11 +4,13 @@ import math
 import os
 import secrets
 
+from skdptune._rounding import as_given
 from skdptune._validation import check_real, invalid_type, invalid_value
 from skdptune.accounting._relations import check_relation
 from skdptune.ledger._costs import check_text, stamp, versions_in_use
 from skdptune.ledger._entries import plain_number
-from skdptune.ledger._filter import best_order, budget_at, split_delta
+from skdptune.ledger._filter import budget_at, split_delta
+from skdptune.ledger._orders import best_order
 
 __all__ = ["absolute", "asked_terms", "complete_terms", "for_divergence"]
 
@@ -43,7 +45,7 @@ def complete_terms(asked):
     if not budget_at(order, epsilon, for_divergence(order, delta, aside)) > 0:
         raise invalid_value(
             "order",
-            f"one at which epsilon={epsilon:g} and delta={delta:g} leave a budget",
+            f"one at which epsilon={as_given(epsilon)} and delta={as_given(delta)} leave a budget",
             order,
             "Leave it None, take a larger one, or inf to add up (epsilon, delta) promises.",
         )

@@ -5,7 +5,9 @@ import csv
 import io
 import json
 import math
+import os
 import pickle
+import re
 import sqlite3
 import subprocess
 import sys
@@ -154,7 +156,7 @@ def test_a_search_that_does_not_fit_trains_nothing(tmp_path):
             raise AssertionError("trained")
 
     ledger = PrivacyLedger(tmp_path / "small", epsilon=0.05, delta=1e-5)
-    with pytest.raises(BudgetExceededError, match="Lower the mean of n_iter.*register_plan"):
+    with pytest.raises(BudgetExceededError, match="Lower the mean of n_iter.*larger budget"):
         PrivateRandomSearchCV(Never(s=1.0), {"s": [1.0]}, ledger=ledger).fit(*ROWS)
     assert ledger.entries() == () and ledger.spent == 0.0
 
@@ -532,3 +534,42 @@ def test_texts(pure, ledger):
     assert "epsilon=1.0" in repr(pure)
     ledger.register_plan([gaussian_search()])
     assert "plan: 0 of 1 searches used" in str(ledger)
+
+
+def test_an_export_never_costs_a_file(pure, tmp_path, monkeypatch):
+    pure.charge_curve(PrivacyCurve.pure(0.25), "histogram of ages")
+    (tmp_path / "alias").symlink_to(pure.path)
+    for path in (pure.path, tmp_path / "alias", f"{pure.path}-wal", tmp_path / "." / "pure.ledger-shm"):
+        with pytest.raises(InvalidParameterError, match="must not be the ledger's own file"):
+            pure.to_csv(path)
+    out = tmp_path / "out.json"
+    pure.to_json(out)
+    before = out.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("skdptune._writing.os.fsync", full)
+    with pytest.raises(LedgerError, match=r"No space left.*The ledger is unharmed"):
+        pure.to_json(out, public=True)
+    monkeypatch.undo()
+    assert out.read_bytes() == before and sorted(os.listdir(tmp_path)) == sorted({"alias", "out.json", *_ours(pure)})
+    assert pure.spent == 0.25
+
+
+def _ours(ledger):
+    folder, name = os.path.split(ledger.path)
+    return [entry for entry in os.listdir(folder) if entry.startswith(name)]
+
+
+def test_a_ledger_prints_its_delta_whole_and_what_is_left_rounded_down(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "b", 1.00004, 1.23456789e-05, order=20.0)
+    assert "epsilon = 1.00004 at delta = 1.23456789e-05" in ledger.summary()
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.charge_curve(PrivacyCurve.gaussian(0.5), "too much")
+    text = str(caught.value)
+    assert "of epsilon=1.00004 at delta=1.23456789e-05" in text
+    asked, left, alone = (float(re.search(pattern, text).group(1)) for pattern in (
+        r"asks for ([\d.e-]+)", r"and ([\d.e-]+) nats at Renyi order 20 is left", r"epsilon=([\d.e-]+)\)"))  # fmt: skip
+    assert asked > 24.0 and left <= ledger.rdp_budget and ledger.rdp_budget - left < 1e-5
+    assert alone >= PrivacyCurve.gaussian(0.5).epsilon(1.23456789e-05)
