@@ -114,6 +114,8 @@ def check_real(
     if high is not None:
         bad = bad or number > high or (high_open and number == high)
     if bad:
+        if math.isinf(number) and low is None and high is None:  # the range does not say it
+            expected = "a finite real number"
         raise invalid_value(name, expected, value, advice)
     return number
 

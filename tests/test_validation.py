@@ -60,3 +60,8 @@ def test_integers_that_python_does_not_write():
     with pytest.raises(InvalidParameterError, match=r"got a number of 16610 bits \(int\)"):
         check_integer("steps", 10**5000, high=3)
     assert describe(10**5000) == "a number of 16610 bits (int)"
+
+
+def test_an_infinite_number_is_told_that_it_must_be_finite():
+    with pytest.raises(InvalidParameterError, match="upper must be a finite real number; got inf"):
+        check_real("upper", float("inf"))

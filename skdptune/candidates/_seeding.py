@@ -30,6 +30,7 @@ __all__ = [
     "quick_clone",
     "random_state_names",
     "refuse_hidden_seeds",
+    "release_global_generators",
     "set_random_states",
     "strip_seeds",
 ]
@@ -356,7 +357,7 @@ _GENERATORS = _GlobalGenerators()
 
 
 def hold_global_generators():
-    """In a worker: let the runs keep this process' global generators; what was there before does not come back.
+    """In a worker: let the runs keep this process' global generators until :func:`release_global_generators`.
 
     Saving and restoring them takes longer than anything else around a short run. Every run reseeds them all the
     same. Calling this again does nothing.
@@ -364,6 +365,13 @@ def hold_global_generators():
     if not _GENERATORS.held:
         _GENERATORS.held = True
         _GENERATORS.enter(None)
+
+
+def release_global_generators():
+    """Put back what :func:`hold_global_generators` has found; does nothing if they are not held."""
+    if _GENERATORS.held:
+        _GENERATORS.held = False
+        _GENERATORS.leave()
 
 
 def _reseed(seed):

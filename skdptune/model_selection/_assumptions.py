@@ -18,7 +18,7 @@ def assumptions_of(terms, *, noise, class_source, adapters, seeded, level, timed
     ----------
     terms : SearchTerms
     noise : ScoreNoise or None
-    class_source : {"declared", "label set of y", None}
+    class_source : {"declared", "declared to the model", "label set of y", None}
     adapters : list of CandidateAdapter
     seeded : bool
         Whether ``random_state`` was given.
@@ -50,6 +50,11 @@ def assumptions_of(terms, *, noise, class_source, adapters, seeded, level, timed
     ]
     if class_source == "declared":
         sentences.append("The label set was declared, without looking at the private rows.")
+    elif class_source == "declared to the model":
+        sentences.append(
+            "The label set is the one declared to the model (its parameter classes), without looking at the private "
+            "rows."
+        )
     elif class_source is not None:
         sentences.append("The label set is the one found in y and is taken to be public.")
     sentences += _scoring(noise, scorer_name)

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 
 import sklearn
 
+from skdptune.candidates._seeding import hold_global_generators
 from skdptune.model_selection._runs import one_run
 from skdptune.model_selection._transport import cloudpickle, load_payload
 
@@ -34,6 +35,7 @@ def main(descriptor, parent):
         Process id; when it is no longer our parent, the whole group ends.
     """
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    hold_global_generators()  # nobody else ever draws in this process
     connection = Connection(descriptor)
     with contextlib.suppress(EOFError, OSError):
         _serve(connection)

@@ -30,6 +30,8 @@ from skdptune.model_selection._transport import dump_payload
 __all__ = ["RETRIES", "Cells", "check_run_timeout", "lost"]
 
 RETRIES = 2  # a try whose process died is run again this often, with the same coins; then it ranks last
+_LONGEST_TIMEOUT = 1e9  # seconds: thirty years
+_LONGEST_WAIT = 3600.0  # seconds in one call; poll() counts milliseconds in 31 bits
 _START_LIMIT = 300.0  # seconds for a cell to import and load what it needs
 _START_ATTEMPTS = 3
 _THREAD_LIMITS = (
@@ -54,13 +56,13 @@ def check_run_timeout(seconds):
         return None
     if os.name != "posix":
         raise invalid_value("run_timeout", "None on this system: process groups are missing", seconds)
-    return check_real(
-        "run_timeout",
-        seconds,
-        low=0,
-        low_open=True,
-        advice="It is the time that one try may take, in seconds, fixed without looking at the data.",
+    advice = (
+        "It is the time that one try may take, in seconds, fixed without looking at the data; None is no limit."
     )
+    try:
+        return check_real("run_timeout", seconds, low=0, high=_LONGEST_TIMEOUT, low_open=True, advice=advice)
+    except OverflowError:  # an integer beyond all floats
+        raise invalid_value("run_timeout", f"at most {_LONGEST_TIMEOUT:g}", float("inf"), advice) from None
 
 
 class _DiedError(Exception):
@@ -254,8 +256,8 @@ class _Cell:
         """Return the next answer, or None if there is none in time."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            while not self._line.poll(None if deadline is None else max(0.0, deadline - time.monotonic())):
-                if time.monotonic() >= deadline:
+            while not self._line.poll(_wait_until(deadline)):
+                if deadline is not None and time.monotonic() >= deadline:
                     return None
             return pickle.loads(self._line.recv_bytes())
         except (EOFError, OSError):
@@ -267,6 +269,11 @@ class _Cell:
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+
+def _wait_until(deadline):
+    """Return for how many seconds to wait at a time."""
+    return _LONGEST_WAIT if deadline is None else min(_LONGEST_WAIT, max(0.0, deadline - time.monotonic()))
 
 
 def _environment(workers):

@@ -19,14 +19,16 @@ from joblib.parallel import get_active_backend
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdptune._exceptions import RunFailedError
-from skdptune._validation import check_integer, invalid_type, invalid_value
+from skdptune._validation import check_integer, check_seed, invalid_value
 from skdptune.candidates._seeding import isolated_global_generators
 from skdptune.model_selection._cells import RETRIES, Cells, check_run_timeout, lost
 from skdptune.model_selection._checkpoint import check_checkpoint
 from skdptune.model_selection._dask_repairs import repaired
-from skdptune.model_selection._folders import private_folder
+from skdptune.model_selection._folders import private_folder, sweep
 from skdptune.model_selection._progress import Progress
 from skdptune.model_selection._quiet import quiet, tell_curator
+from skdptune.model_selection._read_only import size_of
+from skdptune.model_selection._readiness import release_workers, start_workers, works_elsewhere
 from skdptune.model_selection._runs import OVER
 from skdptune.model_selection._store import Store, adopt, forget
 from skdptune.model_selection._transport import shipping, worker_died
@@ -58,10 +60,7 @@ def check_engine(search):
             raise invalid_value("pre_dispatch", expected, pre)
     elif pre is not None:
         check_integer("pre_dispatch", pre, low=1)
-    state = search.random_state
-    known = state is None or isinstance(state, (int, np.integer, np.random.RandomState))
-    if not known or isinstance(state, bool):
-        raise invalid_type("random_state", "None, an integer or a numpy RandomState", state)
+    check_seed("random_state", search.random_state)
     check_checkpoint(search.checkpoint)
     check_run_timeout(search.run_timeout)
 
@@ -104,9 +103,11 @@ class Runner:
         if raise_failures and past.failed:
             raise _stop("an error before it was interrupted")
         held = _Held(past.best)
+        if plan.run_timeout is None:
+            start_workers(self.n_jobs)
         with (
             Progress(self.verbose, total=len(seeds), done=past.done) as progress,
-            private_folder() as folder,
+            self._folder(plan, data) as folder,
             quiet(),
             isolated_global_generators(),  # around all runs: the caller's state is saved once, each run reseeds
         ):
@@ -130,6 +131,8 @@ class Runner:
                 todo.excuse(crew.store)  # whatever was under way was stopped by us
                 raise
             crew.close()
+            if plan.run_timeout is None:
+                release_workers(self.n_jobs, folder)
         if store is not None:
             held.offer(store.best())  # a record may have been lost on its way when a worker died
         return held.record
@@ -139,6 +142,16 @@ class Runner:
         """Return ``work()``, called under the conditions of a run."""
         with quiet(), isolated_global_generators(seed):
             return work()
+
+    @contextlib.contextmanager
+    def _folder(self, plan, data):
+        """Yield a folder for what workers load, if there will be any."""
+        if not works_elsewhere(self.n_jobs, plan.run_timeout):
+            sweep()
+            yield None
+            return
+        with private_folder(size_of(data)) as folder:
+            yield folder
 
     def _crew(self, plan, data, seeds, folder, store, held):
         backend, _ = get_active_backend()

@@ -6,7 +6,7 @@ row pays for the score. Theorem H1 of the documentation, with "train" read as "s
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -48,6 +48,8 @@ class ReleasedScore:
     total : PrivacyCurve
         The search and this score together, for any row, if the two share none: the worse of the two costs.
     assumptions : tuple of str
+    search_spent : PrivacySpent or None
+        The price of the search alone.
 
     Notes
     -----
@@ -73,6 +75,42 @@ class ReleasedScore:
     curve: PrivacyCurve
     total: PrivacyCurve
     assumptions: tuple
+    search_spent: object = field(default=None, repr=False)
+
+    @property
+    def privacy_spent(self):
+        """The price of the search and this score together, as a :class:`PrivacySpent` with the assumptions of both.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the price of the search is not known.
+        """
+        if self.search_spent is None:
+            raise InvalidParameterError(
+                "search_spent must be the price of the search; got None. Make the score with release_test_score."
+            )
+        sentences = tuple(s for s in self.assumptions if s not in self.search_spent.assumptions)
+        return replace(
+            self.search_spent,
+            curve=self.total,
+            assumptions=self.search_spent.assumptions + sentences,
+            test_score=replace(self, search_spent=None),
+        )
+
+    def report(self, **options):
+        """Return one :class:`~skdptune.report.PrivacyReport` of the search and this score, to be filed.
+
+        Parameters
+        ----------
+        **options
+            As for :class:`~skdptune.report.PrivacyReport`: ``title``, ``delta``, ``prepared_for``, ...
+
+        Returns
+        -------
+        PrivacyReport
+        """
+        return self.privacy_spent.report(**options)
 
     def epsilon(self, delta):
         """Return the epsilon (nats) of the search and this score together at ``delta``."""
@@ -144,6 +182,8 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
     >>> released = release_test_score(search, X[aside], y[aside])
     >>> released.n_rows, released.epsilon(1e-6) == search.privacy_spent_.epsilon(1e-6)
     (100, True)
+    >>> "100 test rows" in released.report(title="Coins").to_markdown()
+    True
     """
     check_instance("search", search, PrivateRandomSearchCV, "a fitted PrivateRandomSearchCV")
     check_is_fitted(search)
@@ -161,7 +201,7 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
         count = total_count(scorer, model, X, y, classes)
     score = scorer.release(count, n_rows, noise)
     extra = (_COINS,) if spent.relation == "add-remove" else ()
-    return ReleasedScore(score, n_rows, noise, scorer, curve, total, _ASSUMPTIONS + extra)
+    return ReleasedScore(score, n_rows, noise, scorer, curve, total, _ASSUMPTIONS + extra, spent)
 
 
 def _below(curve, level):

@@ -24,6 +24,8 @@ from skdptune.run_counts import as_run_count
 
 __all__ = ["FixedTimeError", "PaddedRandomSearchCV", "fixed_time"]
 
+_LONGEST_SLEEP = 86400.0  # seconds in one call; the system's clocks end somewhere above 1e9
+
 
 class PaddedRandomSearchCV(PrivateRandomSearchCV):
     """A search that always runs as many tries as it could ever draw.
@@ -95,6 +97,8 @@ class PaddedRandomSearchCV(PrivateRandomSearchCV):
         rng = np.random.default_rng(secrets.randbits(256))
 
         def made_up(part):
+            if not len(part[1]):  # nothing private is scored
+                return part
             return self.made_up_rows(*part, classes, rng)
 
         if data.ready is not None:
@@ -164,7 +168,7 @@ def fixed_time(seconds):
     finally:
         late = time.monotonic() > end
         while (left := end - time.monotonic()) > 0:
-            time.sleep(left)
+            time.sleep(min(left, _LONGEST_SLEEP))
     if late:
         raise FixedTimeError(
             f"the block took longer than the {seconds:g} s that were fixed, so the time at which it ends says "

@@ -17,7 +17,8 @@ class Progress:
     """Counts finished tries, and says so on stderr (``verbose``) and in the log (``skdptune.curator``, INFO).
 
     On a terminal a bar is drawn, if ``rich`` is installed; elsewhere, in notebooks too, plain lines are written.
-    Nothing is said unless the curator asked for it, and each way says first whom it is for.
+    Nothing is said unless the curator asked for it, and each way says first whom it is for. A stream that cannot be
+    written to (a closed pipe, a terminal that has gone, none at all) makes it silent: it never ends a search.
 
     Parameters
     ----------
@@ -43,8 +44,9 @@ class Progress:
         self._said = self._logged = time.monotonic()
         if self._verbose:
             # made before the runs are silenced: it keeps a copy of where stderr leads now
-            self._out = _output(self._verbose)
-            self._out.start(self._pace)
+            with self._or_silence():
+                self._out = _output(self._verbose)
+                self._out.start(self._pace)
         tell_curator(logging.INFO, f"search of {self._pace.total} tries starts; this log is {WARNING}")
         return self
 
@@ -58,15 +60,25 @@ class Progress:
         now = time.monotonic()
         if now - self._said >= self._out.every:
             self._said = now
-            self._out.show(self._pace)
+            with self._or_silence():
+                self._out.show(self._pace)
         if now - self._logged >= self.LOG_EVERY:
             self._logged = now
             tell_curator(logging.INFO, str(self._pace))
 
     def __exit__(self, *exc_info):
         text = f"{'done' if exc_info[0] is None else 'stopped'}: {self._pace.tally()}"
-        self._out.close(self._pace, text)
+        with self._or_silence():
+            self._out.close(self._pace, text)
         tell_curator(logging.INFO, text)
+
+    @contextlib.contextmanager
+    def _or_silence(self):
+        try:
+            yield
+        except Exception:  # whatever a stream may raise: what it shows is worth less than the search
+            out, self._out = self._out, _Nothing()
+            out.drop()
 
 
 class _Pace:
@@ -126,9 +138,11 @@ def duration(seconds):
 
 
 def _output(verbose):
+    if sys.stderr is None:  # a program without a console
+        return _Nothing()
     stream = _curators_stream()
     if verbose == 1 and _is_terminal(stream):
-        with contextlib.suppress(ImportError):
+        with contextlib.suppress(ImportError, OSError):
             return _Bar(stream)
     return _Lines(stream, every=0.0 if verbose > 1 else Progress.LINE_EVERY)
 
@@ -162,6 +176,9 @@ class _Nothing:
     def close(self, pace, text):
         pass
 
+    def drop(self):
+        pass
+
 
 class _Lines:
     """One line at a time."""
@@ -179,10 +196,14 @@ class _Lines:
         self._say(text)
         self._stream.close()
 
+    def drop(self):
+        """Let go of a stream that cannot be written to."""
+        with contextlib.suppress(Exception):
+            self._stream.close()
+
     def _say(self, text):
-        with contextlib.suppress(Exception):  # a closed terminal must not end a search
-            self._stream.write(f"[skdptune] {text}\n")
-            self._stream.flush()
+        self._stream.write(f"[skdptune] {text}\n")
+        self._stream.flush()
 
 
 class _Bar(_Lines):
@@ -217,9 +238,8 @@ class _Bar(_Lines):
         self._bar.start()
 
     def show(self, pace):
-        with contextlib.suppress(OSError, ValueError):
-            self._bar.update(self._task, completed=pace.done, **self._fields(pace))
-            self._bar.refresh()
+        self._bar.update(self._task, completed=pace.done, **self._fields(pace))
+        self._bar.refresh()
 
     @staticmethod
     def _fields(pace):
@@ -227,9 +247,14 @@ class _Bar(_Lines):
 
     def close(self, pace, text):
         self.show(pace)
-        with contextlib.suppress(OSError, ValueError):
-            self._bar.stop()
+        self._bar.stop()
         super().close(pace, text)
+
+    def drop(self):
+        """Let go of a stream that cannot be written to."""
+        with contextlib.suppress(Exception):
+            self._bar.stop()
+        super().drop()
 
 
 class _Echo:

@@ -5,8 +5,9 @@ import math
 import numpy as np
 from sklearn.base import is_regressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.exceptions import NotFittedError
 
-__all__ = ["ALLOWED", "default_model", "publish"]
+__all__ = ["ALLOWED", "NotPublished", "default_model", "publish"]
 
 ALLOWED = (
     "best_params_",
@@ -18,6 +19,37 @@ ALLOWED = (
     "classes_",
     "scorer_",
 )
+
+
+class NotPublished:
+    """What stands in for an attribute that is absent, and says why; the attribute itself takes precedence.
+
+    Parameters
+    ----------
+    name : str
+    reason : str
+        A clause.
+
+    Examples
+    --------
+    >>> class Search:
+    ...     best_index_ = NotPublished("best_index_", "it is not published")
+    >>> hasattr(Search(), "best_index_")
+    False
+    """
+
+    def __init__(self, name, reason):
+        self._name, self._reason = name, reason
+
+    def __get__(self, search, kind=None):
+        if search is None:
+            return self
+        if "best_score_" not in vars(search):
+            raise NotFittedError(
+                f"this {type(search).__name__} has no {self._name}: it is not fitted yet. Call fit(X, y) first; "
+                "privacy_cost(n_samples=...) states the price before."
+            )
+        raise AttributeError(f"this search published no {self._name}: {self._reason}.")
 
 
 def default_model(estimator, classes, n_features):

@@ -11,9 +11,15 @@ import sys
 import threading
 import warnings
 
-from skdptune.candidates._seeding import hold_global_generators
-
-__all__ = ["debugging", "logger", "process_identity", "quiet", "quiet_worker", "tell_curator"]
+__all__ = [
+    "debugging",
+    "logger",
+    "occupy_standard_descriptors",
+    "process_identity",
+    "quiet",
+    "quiet_worker",
+    "tell_curator",
+]
 
 logger = logging.getLogger("skdptune.curator")
 
@@ -52,13 +58,15 @@ def tell_curator(level, text):
     if not _asked_for(level):
         return
     record = logger.makeRecord(logger.name, level, __name__, 0, text, (), None)
-    if not logger.filter(record):
-        return
+    with contextlib.suppress(Exception):  # a filter of the application
+        if not logger.filter(record):
+            return
     source = logger
     while source is not None:
         for handler in source.handlers:
             if level >= handler.level:
-                _handle(handler, record)
+                with contextlib.suppress(Exception):  # a log that cannot be written must not end a search
+                    _handle(handler, record)
         source = source.parent if source.propagate else None
 
 
@@ -90,7 +98,7 @@ class _Quiet:
     """Process-wide silence with a count of those who want it: searches may nest and run in threads.
 
     Covers warnings, Python's streams, logging (unless the curator is debugging) and whatever compiled code
-    writes to file descriptors 1 and 2.
+    writes to file descriptors 1 and 2, if these are the process' output.
     """
 
     def __init__(self):
@@ -114,15 +122,24 @@ class _Quiet:
         with self._lock:
             self._count += 1
             if self._count == 1:
-                self._stack = contextlib.ExitStack()
-                self._stack.enter_context(warnings.catch_warnings())
-                warnings.simplefilter("ignore")
-                if not debugging():
-                    self._stack.callback(logging.disable, logging.root.manager.disable)
-                    logging.disable(logging.CRITICAL)
-                self._real = self._stack.enter_context(_muted_descriptors())
-                self._stack.enter_context(contextlib.redirect_stdout(_Sink()))
-                self._stack.enter_context(contextlib.redirect_stderr(_Sink()))
+                try:
+                    self._silence()
+                except BaseException:  # no descriptor left, say: nothing may run that is not silent
+                    self._count = 0
+                    self._real = {}
+                    self._stack.close()
+                    raise
+
+    def _silence(self):
+        self._stack = contextlib.ExitStack()
+        self._stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        if not debugging():
+            self._stack.callback(logging.disable, logging.root.manager.disable)
+            logging.disable(logging.CRITICAL)
+        self._real = self._stack.enter_context(_muted_descriptors())
+        self._stack.enter_context(contextlib.redirect_stdout(_Sink()))
+        self._stack.enter_context(contextlib.redirect_stderr(_Sink()))
 
     def __exit__(self, *exc_info):
         with self._lock:
@@ -131,6 +148,22 @@ class _Quiet:
                 self._real = {}
                 self._stack.close()
                 self._stack = None
+
+
+def occupy_standard_descriptors():
+    """Open descriptors 0 to 2 on nothing where they are closed, as services start their processes.
+
+    The next file opened would get such a number, and whatever compiled code prints would go into it: a checkpoint, say.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != descriptor:  # not the lowest number that is free: another thread was faster
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            os.set_inheritable(descriptor, True)
 
 
 @contextlib.contextmanager
@@ -142,9 +175,11 @@ def _muted_descriptors():
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
+        occupy_standard_descriptors()
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        for descriptor in (1, 2):
-            with contextlib.suppress(OSError):  # closed, as under some services
+        for descriptor, stream in ((1, sys.__stdout__), (2, sys.__stderr__)):
+            # A process that was started without an output may have opened any file under its number.
+            if stream is not None:
                 saved[descriptor] = os.dup(descriptor)
                 os.dup2(nowhere, descriptor)
         os.close(nowhere)
@@ -208,7 +243,7 @@ class _Sink(io.TextIOBase):
 def quiet_worker(parent):
     """Make this process fit for one try, unless it is the parent, which is so around all of them.
 
-    It is silent, and its global generators belong to the tries from the first one on.
+    It is silent meanwhile; what it does for others before and after is not.
 
     Parameters
     ----------
@@ -218,6 +253,5 @@ def quiet_worker(parent):
     if parent == process_identity():
         yield
         return
-    hold_global_generators()
     with quiet():
         yield

@@ -10,17 +10,20 @@ from sklearn.utils import _safe_indexing, check_array, check_consistent_length, 
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from skdptune._exceptions import InvalidParameterError
-from skdptune._validation import invalid_type, invalid_value
+from skdptune._exceptions import InvalidParameterError, InvalidTypeError
+from skdptune._validation import describe, invalid_type, invalid_value
+from skdptune.candidates._quotes import without_cells
 from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._autologging import refuse_autologging
 from skdptune.model_selection._columns import check_columns
+from skdptune.model_selection._missing import NO_CELLS, cells_taken, missing, missing_refusal, refuse_other_cells
 from skdptune.scoring import refuse_sample_weight
 
 __all__ = [
     "check_public_rows",
     "check_rows",
     "check_same_columns",
+    "declared_classes",
     "is_keyed",
     "label_set",
     "made_up_rows",
@@ -33,14 +36,17 @@ __all__ = [
 # Rows that mostly repeat (few categories) coincide by chance; only rows that are mostly distinct are
 # compared with the public ones.
 _DISTINCT_SHARE = 0.2
+_RESHAPE = "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row."
+# How complaints of scikit-learn begin that name shapes, types and counts; any other may quote a cell.
+_QUOTE_NOTHING = ("Found ", "Input ", "Sparse data was passed", "Expected 2D array, got scalar", "Invalid")
 
 
 def number_of_rows(X):
-    """Return the (public) number of rows of X; at least 1, so that an empty X fails later, as X.
+    """Return the (public) number of rows of X, at least 1.
 
     Raises
     ------
-    InvalidTypeError
+    InvalidTypeError, InvalidParameterError
     """
     if is_keyed(X):
         X = next(iter(X.values()), ())  # that all have as many rows is checked with the rows
@@ -51,7 +57,9 @@ def number_of_rows(X):
     except (TypeError, IndexError):
         advice = "Call .collect() first." if hasattr(X, "collect") else ""  # a query of polars that has not run
         raise invalid_type("X", "an array-like of shape (n_samples, n_features)", X, advice) from None
-    return max(1, int(count))
+    if count < 1:
+        raise invalid_value("X", "an array-like with at least one row", X)
+    return int(count)
 
 
 def is_keyed(X):
@@ -139,7 +147,11 @@ def check_same_columns(search, X):
                 f"X must hold the rows of fit, by name ({', '.join(names) or 'one array'}); got a dict of "
                 f"{', '.join(map(str, X))}."
             )
-    elif getattr(X, "ndim", 2) == 2:  # other shapes get the model's own complaint
+        return
+    _refuse_kind(X, "X")
+    if getattr(X, "ndim", 2) == 1:
+        raise invalid_value("X", "two-dimensional", X, _RESHAPE)  # scikit-learn's complaint shows the row
+    if getattr(X, "ndim", 2) == 2:  # other shapes get the model's own complaint
         validate_data(search, X, reset=False, skip_check_array=True)
 
 
@@ -176,6 +188,8 @@ def check_rows(search, X, y):
     """
     refuse_autologging()
     check_columns(search, X)
+    for name, rows in (X.items() if is_keyed(X) else (("X", X),)):
+        _refuse_kind(rows, name)
     tags = get_tags(search.estimator).input_tags
     framed = hasattr(X, "columns")
     if is_keyed(X):
@@ -190,9 +204,11 @@ def check_rows(search, X, y):
             f"{type(search).__name__} requires y to be passed, but the target y is None. Scores compare "
             "predictions with y; pass y to fit."
         )
+    _refuse_kind(y, "y")
     y = column_or_1d(y, warn=True)
     check_consistent_length(next(iter(checked.values())) if is_keyed(checked) else checked, y)
-    y = check_array(y, ensure_2d=False, dtype=None, input_name="y", estimator=type(search).__name__)
+    _refuse_missing_labels(y)
+    y = without_cells(check_array, y, ensure_2d=False, dtype=None, input_name="y", estimator=type(search).__name__)
     if is_classifier(search.estimator):
         check_classification_targets(y)
     elif not np.issubdtype(y.dtype, np.number):
@@ -205,28 +221,90 @@ def check_rows(search, X, y):
 
 def _numeric(search, X, tags, name, keyed=False):
     """Return X as an array or sparse matrix that can be cut by rows; complaints quote no cell."""
+    piped = type(search.estimator) is Pipeline
     textual = tags.string or isinstance(search.estimator, Pipeline)  # a pipeline may start with columns of text
+    cells = cells_taken(search, X) if piped and not keyed else NO_CELLS
     try:
         checked = check_array(
-            X,
+            _double(X),
             accept_sparse=tags.sparse,
             dtype=None if textual else "numeric",
-            ensure_all_finite=not tags.allow_nan,
+            ensure_all_finite=cells.checked_before if piped else not tags.allow_nan,
             ensure_2d=not keyed,
             allow_nd=tags.three_d_array,
             input_name=name,
             estimator=type(search).__name__,
         )
+    except ValueError as error:
+        if name == "X" and "contains NaN" in str(error):
+            advice = missing_refusal(name, piped)
+        elif str(error).startswith(_QUOTE_NOTHING):
+            raise
+        else:
+            advice = _complaint(X, name, error)
+    else:
+        refuse_other_cells(cells, checked, name)
         # coordinates and diagonals cannot be cut by rows
         return checked.tocsr() if issparse(checked) and checked.format in ("coo", "dia", "bsr") else checked
-    except ValueError as error:
-        if "could not convert" not in str(error):
-            raise
     # raised here: the message above quotes a private cell, and must not hang on ours
-    raise InvalidParameterError(
+    raise advice
+
+
+def _complaint(X, name, error):
+    """Return the error for rows that scikit-learn refused in words that quote a cell."""
+    if str(error).startswith("Expected 2D array"):
+        shape = np.shape(X)
+        return InvalidParameterError(f"{name} must be two-dimensional; got shape {shape}. {_RESHAPE}")
+    if str(error).startswith("Complex data"):
+        return _complex(name)
+    return InvalidParameterError(
         f"{name} must be numeric; it holds text. Encode its columns with public categories, or pass a frame to a "
         "pipeline that does."
     )
+
+
+def _complex(name):
+    return InvalidParameterError(
+        f"Complex data not supported: {name} must hold real numbers. Pass real and imaginary part as two columns."
+    )
+
+
+def _double(X):
+    """Return extended-precision numbers in double precision: libraries of nets and trees take no others."""
+    if not isinstance(X, np.ndarray) or X.dtype.kind != "f" or X.dtype.itemsize <= 8:
+        return X
+    with np.errstate(over="ignore"):  # what is beyond doubles becomes infinite, and is refused as such
+        return X.astype(np.float64)
+
+
+def _refuse_kind(rows, name):
+    """Refuse arrays whose kind alone, which is public, says that they cannot be used; before scikit-learn shows them.
+
+    Raises
+    ------
+    InvalidTypeError, InvalidParameterError
+    """
+    if np.ma.isMaskedArray(rows):
+        raise invalid_type(
+            name, "an array without a mask", rows, "Masked cells would be used as data: fill them with .filled(value)."
+        )
+    dtype = getattr(rows, "dtype", None)
+    kind = getattr(dtype, "kind", "O")
+    if kind == "c":
+        raise _complex(name)
+    if kind in "mMV" and isinstance(dtype, np.dtype):
+        raise InvalidTypeError(
+            f"{name} must hold numbers or text; got {describe(rows)} of {dtype}. Turn times into numbers by a public "
+            "rule, e.g. days since a fixed date."
+        )
+
+
+def _refuse_missing_labels(y):
+    if y.dtype == object and missing(y).any():
+        raise InvalidParameterError(
+            "y must have a label in every row, but Input y contains NaN or another mark of a missing one. Leave rows "
+            "without a label out before the search."
+        )
 
 
 def label_set(search, y):
@@ -239,21 +317,53 @@ def label_set(search, y):
     """
     if not is_classifier(search.estimator):
         return None
-    if search.classes is None:
+    given = declared_classes(search)
+    if given is None:
         return np.unique(y)
     try:
-        declared = np.asarray(search.classes)
+        declared = np.asarray(given)
         classes = np.unique(declared)
     except (TypeError, ValueError):
-        raise invalid_type("classes", "a list of labels of one kind", search.classes) from None
+        raise invalid_type("classes", "a list of labels of one kind", given) from None
     if declared.ndim != 1 or classes.size < 1 or classes.size != declared.size:
-        raise invalid_value("classes", "a non-empty list of distinct labels", search.classes)
+        raise invalid_value("classes", "a non-empty list of distinct labels", given)
     if not _all_known(y, classes):
         raise InvalidParameterError(
             "classes must hold every label of y; y has a label that was not declared. Declare it, or map the "
             "labels of y to the declared ones before the search."
         )
     return classes
+
+
+def declared_classes(search):
+    """Return the label set that was declared, to the search or else to the model in it, or None.
+
+    A model's parameter ``classes`` is as public as the search's: both are written down without the rows. One that is
+    itself searched declares nothing.
+
+    Examples
+    --------
+    >>> from skdptune import PrivateRandomSearchCV
+    >>> from skdptune._cli._centroids import NoisyCentroids
+    >>> declared_classes(PrivateRandomSearchCV(NoisyCentroids(), {"radius": [1.0]}, classes=[0, 1]))
+    [0, 1]
+    """
+    if search.classes is not None or not is_classifier(search.estimator):
+        return search.classes
+    model, path = search.estimator, ""
+    while isinstance(model, Pipeline) and model.steps:
+        name, model = model.steps[-1]
+        path += f"{name}__"
+    if not hasattr(model, "get_params") or _is_searched(search.param_distributions, path):
+        return None
+    return model.get_params(deep=False).get("classes")
+
+
+def _is_searched(spaces, path):
+    """Return whether the classes of the model at ``path``, or the model itself, are drawn."""
+    spaces = [spaces] if isinstance(spaces, Mapping) else spaces
+    whole = f"{path}classes"
+    return any(whole == name or whole.startswith(f"{name}__") or name == "steps" for space in spaces for name in space)
 
 
 def _all_known(labels, known):
@@ -280,14 +390,18 @@ def check_public_rows(search, X, y, X_public, y_public):
     y_public = column_or_1d(y_public)
     if is_keyed(X) or is_keyed(X_public):
         return _check_public_keyed(search, X, y, X_public, y_public)
+    _refuse_kind(X_public, "X_public")
+    piped = type(search.estimator) is Pipeline
+    cells = cells_taken(search, X_public) if piped else NO_CELLS
     checked = check_array(
         X_public,
         accept_sparse=tags.sparse,
         dtype=None,
-        ensure_all_finite=not tags.allow_nan,
+        ensure_all_finite=cells.checked_before if piped else not tags.allow_nan,
         allow_nd=tags.three_d_array,
         input_name="X_public",
     )
+    refuse_other_cells(cells, checked, "X_public")
     check_consistent_length(checked, y_public)
     if checked.shape[1:] != np.shape(X)[1:]:
         raise InvalidParameterError(
@@ -325,7 +439,8 @@ def _flat(X):
 
 
 def _check_public_labels(search, y, y_public):
-    known = y if search.classes is None else search.classes
+    declared = declared_classes(search)
+    known = y if declared is None else declared
     if is_classifier(search.estimator) and not _all_known(y_public, known):
         raise InvalidParameterError(
             "y_public must hold labels of the label set of y (same type, too); it has others. Map its labels first."

@@ -192,16 +192,39 @@ def one_run(plan, data, seed, position=None):
     -------
     RunRecord
     """
+    # Silent and apart from the first call into the candidate: its constructor may speak or draw, too.
+    with (
+        quiet_worker(data.parent),
+        isolated_global_generators(child_seed(seed, "global")),
+        np.errstate(),  # as it was, whatever a run sets
+        _unforked(),
+    ):
+        return _one_run(plan, data, seed, position)
+
+
+@contextlib.contextmanager
+def _unforked():
+    """End a fork that a candidate has made and that comes back from its fit: it would go on as a second search."""
+    pid = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != pid:
+            os._exit(1)
+
+
+def _one_run(plan, data, seed, position):
     mark = mark_of(seed)
     settings, adapter = draw_run(plan, seed)
     try:
-        with quiet_worker(data.parent), isolated_global_generators(child_seed(seed, "global")):
-            score, model = _train_and_score(plan, data, adapter, seed)
+        score, model = _train_and_score(plan, data, adapter, seed)
         if not math.isfinite(score):
             return RunRecord(-math.inf, mark, None, failure="NonFiniteScore", position=position)
         return RunRecord(score, mark, settings, model, position=position)
-    except (Exception, SystemExit) as error:
-        # Whatever a candidate raises ranks last. Its text may quote rows, so only its type travels.
+    except KeyboardInterrupt:
+        raise  # Ctrl-C: the search ends here, and this run is not over
+    except BaseException as error:
+        # Whatever else a candidate raises ranks last. Its text may quote rows, so only its type travels.
         trace = traceback.format_exc() if plan.debug else None
         return RunRecord(-math.inf, mark, None, failure=type(error).__name__, trace=trace, position=position)
 

@@ -23,6 +23,7 @@ from skdptune._exceptions import (
 )
 from skdptune._validation import check_choice, check_integer, check_real, invalid_type, invalid_value
 from skdptune.accounting._relations import check_relation
+from skdptune.candidates import find_adapter
 from skdptune.ledger import as_ledger, for_pickling
 from skdptune.model_selection._assumptions import assumptions_of
 from skdptune.model_selection._cells import check_run_timeout
@@ -31,13 +32,15 @@ from skdptune.model_selection._engine import Runner, check_engine
 from skdptune.model_selection._outcome import publish_outcome
 from skdptune.model_selection._preflight import preflight
 from skdptune.model_selection._pricing import SearchTerms, quote
-from skdptune.model_selection._publish import withdraw
+from skdptune.model_selection._publish import NotPublished, withdraw
 from skdptune.model_selection._quiet import debugging
+from skdptune.model_selection._readiness import make_ready
 from skdptune.model_selection._repr import PricedRepr
 from skdptune.model_selection._rows import (
     check_public_rows,
     check_rows,
     check_same_columns,
+    declared_classes,
     label_set,
     number_of_rows,
     refuse_fit_params,
@@ -104,14 +107,16 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         Publish the winner's model as trained in its run, train once more on all rows (one more
         training at the dearest candidate's cost), or publish no model.
     classes : array-like of shape (n_classes,) or None, default=None
-        The public label set. None takes the label set of y as public, and the report says so.
+        The public label set. None takes the one declared to the model (its parameter ``classes``), and where there is
+        none, the label set of y; the report says which.
     ledger : object or None, default=None
-        A diffprivlib ``BudgetAccountant``, an :class:`~skdptune.ledger.AccountantHandle`, or any object with
-        ``charge(spent, delta)``. Charged once, for the whole search, before a row is used.
+        A :class:`~skdptune.ledger.PrivacyLedger`, a diffprivlib ``BudgetAccountant``, an
+        :class:`~skdptune.ledger.AccountantHandle`, or any object with ``charge(spent, delta)``. Charged once, for the
+        whole search, before a row is used.
     checkpoint : str, path or None, default=None
-        A folder, made by the search and readable by its user alone, in which a long search survives a kill, a
-        crash or Ctrl-C: the same call goes on with the same tries, for the same single charge. It is for the
-        curator only, and removed when the search ends. See :doc:`/long_searches`.
+        A folder (``~`` is the home folder), made by the search and readable by its user alone, in which a long search
+        survives a kill, a crash or Ctrl-C: the same call goes on with the same tries, for the same single charge. It is
+        for the curator only, and removed when the search ends. See :doc:`/long_searches`.
     run_timeout : float or None, default=None
         Seconds that one try may take; one that takes longer is stopped, ranks last and stays charged. Fixed without
         looking at the data. Tries then run in processes of their own, whatever the engine. There is no time-out for the
@@ -186,6 +191,15 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
     >>> sorted(search.best_params_)
     ['s']
     """
+
+    best_estimator_ = NotPublished(
+        "model, hence no best_estimator_", "refit=False; set refit='winner' or refit=True and fit again"
+    )
+    best_index_ = NotPublished(
+        "best_index_", "which of the tries won is never published, nor how many there were; see best_params_"
+    )
+    privacy_spent_ = NotPublished("privacy_spent_", "privacy_cost(n_samples=...) states the price before a fit")
+    refit_time_ = NotPublished("refit_time_", "running times are not paid for; take them with a clock, for yourself")
 
     def __init__(
         self,
@@ -322,6 +336,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         scheme = self._scheme(relation, refit, public_validation)
         space = ParamSpace(self.param_distributions)
         space.check_names(self.estimator)
+        find_adapter(self.estimator).check(relation)  # a model that cannot be priced needs no advice on its score
         resolver = resolve_public_scorer if public_validation else resolve_private_scorer
         return SearchTerms(
             estimator=self.estimator,
@@ -341,7 +356,9 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         """Price ``terms``; ``shown`` overrides what the report says of them."""
         class_source = None
         if is_classifier(self.estimator):
-            class_source = "label set of y" if self.classes is None else "declared"
+            class_source = "declared"
+            if self.classes is None:
+                class_source = "label set of y" if declared_classes(self) is None else "declared to the model"
 
         def describe(noise, adapters, level):
             return assumptions_of(
@@ -390,6 +407,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         """
         refuse_fit_params(fit_params)
         check_engine(self)
+        make_ready(self)
         return self._fit(X, y, X_public, y_public, master=self._master_seed(), ledger=self.ledger)
 
     def _fit(self, X, y, X_public, y_public, *, master, ledger):
@@ -476,12 +494,9 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
 
     def _model(self, X):
         check_is_fitted(self, "best_score_")
-        if "best_estimator_" not in vars(self):
-            raise AttributeError(
-                "this search published no model (refit=False): set refit='winner' or refit=True and fit again."
-            )
+        model = self.best_estimator_
         check_same_columns(self, X)
-        return self.best_estimator_
+        return model
 
     @available_if(_delegates("predict"))
     def predict(self, X):

@@ -4,6 +4,7 @@ scikit-learn's ``ParameterSampler`` samples lists without replacement, which mak
 and caps their number; the privacy argument needs independent, identically distributed draws.
 """
 
+import difflib
 import itertools
 import math
 from collections.abc import Iterable, Mapping
@@ -159,7 +160,7 @@ class ParamSpace:
                 except (ValueError, TypeError, AttributeError):
                     raise InvalidParameterError(
                         f"param_distributions must name parameters of {type(estimator).__name__}; got "
-                        f"{name!r}. Valid names are listed by estimator.get_params()."
+                        f"{name!r}. {_nearest(name, trial)}Valid names are listed by estimator.get_params()."
                     ) from None
 
     def draw(self, random_state):
@@ -236,6 +237,14 @@ class ParamSpace:
                 generator = np.random.RandomState(0)
                 for _ in range(MAX_CHECKED_CHOICES // 4):
                     yield {name: source.draw(generator) for name, source in space.items()}
+
+
+def _nearest(name, estimator):
+    """Return a sentence with the names that ``name`` may have meant, or none."""
+    known = [known for known in estimator.get_params(deep=True) if known != name]
+    meant = [known_name for known_name in known if known_name.rpartition("__")[2] == name]  # the step was forgotten
+    meant += [close for close in difflib.get_close_matches(name, known, n=3, cutoff=0.6) if close not in meant]
+    return f"Did you mean {' or '.join(map(repr, meant[:3]))}? " if meant else ""
 
 
 def _lowest(source):

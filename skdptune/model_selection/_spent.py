@@ -86,6 +86,8 @@ class PrivacySpent:
     stage : {"quote", "spent", "inner"}
         Whether this is a price quoted before a fit, the price of a fit, or that of a search inside another one.
         Not compared.
+    test_score : ReleasedScore or None
+        A score of the published model on test rows that the price covers as well. Not compared.
     versions : tuple of (str, str)
         Libraries and their versions. Not compared.
 
@@ -124,6 +126,7 @@ class PrivacySpent:
     assumptions: tuple = ()
     settings: object = field(default=None, compare=False)
     stage: str = field(default="quote", compare=False)
+    test_score: object = field(default=None, compare=False)
     versions: tuple = field(default_factory=_versions, compare=False)
 
     def epsilon(self, delta):
@@ -190,6 +193,8 @@ class PrivacySpent:
                 return None
             whole = priced if self.refit is None else priced + self.refit
             worst = max(worst, whole.epsilon(delta))
+        if self.test_score is not None:
+            worst = max(worst, self.test_score.curve.epsilon(delta))
         return worst if self.row_curves else None
 
     def report(self, **options):

@@ -363,8 +363,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_CACHE.after_fork)
 
 
+class Packed:
+    """A result that is pickled already; unpickling gives the result itself."""
+
+    def __init__(self, data):
+        self._data = data
+
+    def __reduce__(self):
+        return pickle.loads, (self._data,)
+
+
 class _Ticket:
     """The worker's end of a shipment: small, and picklable again."""
+
+    of_a_child = False  # whether the worker was started by the very process that makes the search
+
+    @staticmethod
+    def pickler():
+        """Return the module that pickled the payload: only that one knows again the classes of a script."""
+        return cloudpickle
+
+    def packed(self, result):
+        """Return ``result`` as the engine should carry it."""
+        return Packed(self.pickler().dumps(result))
 
     def __init__(self, token, source):
         self.token, self.source = token, source
@@ -382,6 +403,7 @@ class _Ticket:
 
 class _LocalTicket(_Ticket):
     portable = True
+    of_a_child = True
 
     def load(self):
         return _CACHE.get(self.token, lambda: load_payload(self.source), self.source)
@@ -389,6 +411,12 @@ class _LocalTicket(_Ticket):
 
 class _DaskTicket(_Ticket):
     portable = False
+
+    @staticmethod
+    def pickler():
+        import cloudpickle as dasks  # joblib before 1.6 has a copy of its own
+
+        return dasks
 
     def _make(self):
         from distributed import get_worker
@@ -419,6 +447,12 @@ def _forget(token):
 class _RayTicket(_Ticket):
     portable = False
 
+    @staticmethod
+    def pickler():
+        from ray import cloudpickle as rays
+
+        return rays
+
     def _make(self):
         import ray
 
@@ -427,6 +461,12 @@ class _RayTicket(_Ticket):
 
 class _SparkTicket(_Ticket):
     portable = False
+
+    @staticmethod
+    def pickler():
+        from pyspark import cloudpickle as sparks
+
+        return sparks
 
     def _make(self):
         return pickle.loads(self.source.value)

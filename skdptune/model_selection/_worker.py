@@ -1,12 +1,16 @@
 """What an engine's worker does with one task: note that the run begins, run it, note that it is over."""
 
 import contextlib
+import math
 import os
 import threading
 import time
+from dataclasses import replace
 
+from skdptune.candidates._seeding import hold_global_generators
 from skdptune.model_selection._cells import Cells
 from skdptune.model_selection._folders import private_folder
+from skdptune.model_selection._quiet import occupy_standard_descriptors, process_identity, quiet_worker
 from skdptune.model_selection._runs import OVER, one_run, over
 from skdptune.model_selection._store import open_store
 
@@ -32,8 +36,29 @@ def run_task(ticket, position, seed, floor):
     -------
     RunRecord
     """
+    occupy_standard_descriptors()
     plan, data = ticket.load()
-    follow(plan.parent_pid)
+    if data.parent != process_identity():
+        follow(plan.parent_pid, ticket.of_a_child)
+        if ticket.of_a_child:
+            hold_global_generators()  # until the parent has them given back
+    with quiet_worker(data.parent):
+        record = _run(plan, data, position, seed, floor)
+        # still silent: what a candidate says while its model is pickled would tell how many there were
+        return record if data.parent == process_identity() else _packed(ticket, record)
+
+
+def _packed(ticket, record):
+    if record.model is None and record.params is None:
+        return record  # nothing in it is the candidate's
+    try:
+        return ticket.packed(record)
+    except Exception as error:  # a model with a lock or an open file in it
+        failed = replace(record, score=-math.inf, params=None, model=None, failure=type(error).__name__)
+        return ticket.packed(failed)
+
+
+def _run(plan, data, position, seed, floor):
     store = open_store(plan.store)
     if plan.run_timeout is not None:
         with _OWN.cells(plan, data) as cells:
@@ -118,9 +143,13 @@ class _Follower:
     def __init__(self):
         self._pid = self._parent = None
 
-    def start(self, parent):
-        if self._pid == os.getpid() or os.getppid() != parent:
-            return  # already following, or started by somebody who looks after us
+    def start(self, parent, ours=False):
+        if self._pid == os.getpid():
+            return  # already following
+        if os.getppid() != parent:
+            if ours:
+                os._exit(1)  # the parent was gone before the first task was begun
+            return  # started by somebody who looks after us
         self._pid, self._parent = os.getpid(), parent
         threading.Thread(target=self._watch, name="skdptune-follower", daemon=True).start()
 

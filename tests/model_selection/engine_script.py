@@ -20,6 +20,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skdptune import PrivateRandomSearchCV
+from skdptune.model_selection import _progress
 from skdptune.run_counts import Finite, Fixed
 
 WORKERS = {"sequential": 1, "threading": 2, "loky": 2, "multiprocessing": 2, "dask": 4, "ray": 2, "spark": 2}
@@ -145,12 +146,12 @@ ROWS = np.random.default_rng(0).normal(size=(400, 50))
 LABELS = (ROWS[:, 0] > 0).astype(int)
 
 
-def search(run_count, seed=None, **kwargs):
+def search(run_count, seed=None, folder=None, search_params=None, **kwargs):
     """Fit; return the search and the folder of traces."""
-    folder = tempfile.mkdtemp(dir=sys.argv[2])
+    folder = folder or tempfile.mkdtemp(dir=sys.argv[2])
     candidate = Observed(folder=folder, witness=Witness(folder, os.getpid()), **kwargs)
     space = {"shift": list(np.linspace(-3.0, 3.0, 60))}
-    made = PrivateRandomSearchCV(candidate, space, n_iter=run_count, random_state=seed)
+    made = PrivateRandomSearchCV(candidate, space, n_iter=run_count, random_state=seed, **(search_params or {}))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="random_state was given")
         return made.fit(ROWS, LABELS), folder
@@ -186,8 +187,47 @@ def observe(engine, client):
     if engine not in ("sequential", "threading"):
         made, folder = search(Fixed(60), seed=11, kills=True)
         found["after a death"], found["killed"] = outcome(made), os.path.exists(os.path.join(folder, "killed"))
+        observe_checkpoint(found)
     tell_whether_quiet(found)
     return found
+
+
+class Ledger:
+    """Counts charges."""
+
+    charges = 0
+
+    def charge(self, spent, delta):
+        Ledger.charges += 1
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+def observe_checkpoint(found):
+    """A worker is killed, then the search is interrupted in the parent and resumed."""
+    checkpoint = os.path.join(sys.argv[2], "checkpoint")
+    options = {"seed": 11, "kills": True, "search_params": {"checkpoint": checkpoint, "ledger": Ledger()}}
+    step, left = _progress.Progress.step, [40]
+
+    def interrupted(self):
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        step(self)
+
+    _progress.Progress.step = interrupted
+    folder = tempfile.mkdtemp(dir=sys.argv[2])
+    try:
+        search(Fixed(60), folder=folder, **options)
+    except KeyboardInterrupt:
+        found["kept"] = os.path.exists(os.path.join(checkpoint, "header"))
+    finally:
+        _progress.Progress.step = step
+    before = len(noted(folder, "noise"))
+    made, _ = search(Fixed(60), folder=folder, **options)
+    found["resumed"], found["charges"], found["removed"] = outcome(made), Ledger.charges, not os.path.exists(checkpoint)
+    found["run again"] = len(noted(folder, "noise")) - before
 
 
 def incoming(dask_worker):

@@ -100,6 +100,14 @@ def test_a_worker_killed_in_the_middle_changes_nothing(seen):
     assert seen["killed"] and seen["after a death"] == seen["seeded"]
 
 
+def test_a_checkpoint_survives_a_killed_worker_and_an_interrupt(seen):
+    if seen["engine"] in ("sequential", "threading"):
+        pytest.skip("no worker to kill")
+    assert seen["kept"] and seen["removed"] and seen["charges"] == 1
+    assert seen["resumed"] == seen["seeded"]
+    assert seen["run again"] <= 30  # those that had not been counted yet; engines with blocks finish theirs
+
+
 def test_the_scheduler_stays_small(seen):
     if "scheduler" not in seen:
         pytest.skip("no scheduler to look at")

@@ -1,6 +1,7 @@
 """A final test score: what it costs, what it refuses, and that one row moves it by one row at most."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -222,7 +223,9 @@ def test_refusals(search):
 def test_nothing_about_the_rows_is_kept(search):
     X, y = rows(50)
     released = release_test_score(search, X, y)
-    assert set(vars(released)) == {"score", "n_rows", "noise", "scorer", "curve", "total", "assumptions"}
+    own = {"score", "n_rows", "noise", "scorer", "curve", "total", "assumptions"}
+    assert set(vars(released)) == own | {"search_spent"}
+    assert released.search_spent is search.privacy_spent_
 
 
 @pytest.mark.statistical
@@ -231,3 +234,25 @@ def test_noise_has_the_stated_spread(search):
     scores = [release_test_score(search, X, y, score_noise=4.0).score for _ in range(300)]
     assert 0.8 < np.std(scores) / 0.04 < 1.2
     assert abs(np.mean(scores) - search.score(X, y)) < 0.012
+
+
+def test_one_report_covers_search_and_score(search):
+    X, y = rows(50)
+    for noise in ("matched", 0.5):
+        released = release_test_score(search, X, y, score_noise=noise)
+        report = released.report(title="Both", delta=1e-6)
+        found = report.to_dict()
+        assert found["epsilon"] == released.epsilon(1e-6)
+        assert set(released.assumptions) <= set(found["assumptions"])
+        assert set(search.privacy_spent_.assumptions) <= set(found["assumptions"])
+        assert any("50 test rows" in text for text in found["released"])
+        assert any("the one test score listed" in text for text in found["not_covered"])
+        row = found["prices"][0]
+        assert row["closed_form"] is None or row["closed_form"] >= released.curve.epsilon(row["delta"])
+    assert "test rows" not in " ".join(search.privacy_spent_.report().to_dict()["released"])
+
+
+def test_a_score_of_unknown_origin_has_no_report(search):
+    released = replace(release_test_score(search, *rows(50)), search_spent=None)
+    with pytest.raises(InvalidParameterError, match="release_test_score"):
+        released.report()

@@ -3,11 +3,8 @@
 import collections
 import io
 import logging
-import os
 import pickle
-import stat
 import sys
-import tempfile
 import warnings
 
 import joblib
@@ -16,7 +13,7 @@ import pytest
 import scipy.stats
 
 from skdptune import PrivateRandomSearchCV
-from skdptune.model_selection import _engine, _folders, _quiet, _runs
+from skdptune.model_selection import _engine, _quiet, _runs
 from skdptune.model_selection._engine import Runner
 from skdptune.run_counts import Finite, Fixed, Geometric
 from tests.candidates.toys import GaussianToy, GlobalToy, PlantedToy
@@ -181,19 +178,6 @@ def test_ties_are_broken_by_marks_not_by_position(rows, recorded):
     best = max(recorded, key=lambda record: (record.score, record.mark))
     assert search.best_params_ == best.params
     assert all(record.mark < 2**128 for record in recorded)
-
-
-def test_maps_of_rows_live_in_a_private_folder_and_die(rows):
-    with _folders.private_folder() as folder:
-        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
-        open(os.path.join(folder, "map"), "w").close()
-    assert not os.path.exists(folder)
-
-
-def test_folders_of_killed_searches_are_swept():
-    base = os.path.dirname(tempfile.mkdtemp(prefix="skdptune-999999999-", dir=tempfile.gettempdir()))
-    _folders._sweep(base)
-    assert not [name for name in os.listdir(base) if name.startswith("skdptune-999999999-")]
 
 
 def test_quiet_nests_and_restores():

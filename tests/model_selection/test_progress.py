@@ -89,17 +89,93 @@ def test_an_error_stops_the_count_and_leaves_the_stream_alone():
     assert not stream.closed and "stopped: 1 tries" in stream.getvalue()
 
 
-def test_a_broken_stream_does_not_end_a_search():
-    class Broken(io.StringIO):
-        def write(self, text):
-            raise BrokenPipeError
+class Broken(io.StringIO):
+    """Its reader has gone."""
 
-    stderr, sys.stderr = sys.stderr, Broken()
-    try:
-        with Progress(2, total=1) as progress:
-            progress.step()
-    finally:
-        sys.stderr = stderr
+    def write(self, text):
+        raise BrokenPipeError
+
+    def close(self):
+        raise BrokenPipeError
+
+
+class Odd(Broken):
+    """Raises what no stream should."""
+
+    def fileno(self):
+        raise RuntimeError
+
+    def write(self, text):
+        raise ZeroDivisionError
+
+
+def closed():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+def a_closed_pipe():
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "w")
+
+
+@pytest.mark.parametrize("make", [Broken, Odd, closed, a_closed_pipe, lambda: None])
+@pytest.mark.parametrize("verbose", [1, 2])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of the stream itself, when it goes
+def test_a_broken_stream_does_not_end_a_search(make, verbose, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", make())
+        with Progress(verbose, total=3) as progress, _quiet.quiet():
+            for _ in range(3):
+                progress.step()
+
+
+BROKEN_CONSOLE = """
+import os, sys
+import numpy as np
+from skdptune import PrivateRandomSearchCV
+from skdptune.run_counts import Fixed
+from tests.candidates.toys import GaussianToy
+{before}
+search = PrivateRandomSearchCV(GaussianToy(), {{"s": [1.0]}}, n_iter=Fixed(3), verbose=2)
+search.fit(np.zeros((40, 3)), np.arange(40) % 2)
+os.write(1, str(np.isfinite(search.best_score_)).encode())
+"""
+CONSOLES = {
+    "a closed pipe": "reading, writing = os.pipe(); os.close(reading); os.dup2(writing, 2)",
+    "a closed descriptor": "os.close(2)",
+    "a closed stream": "sys.stderr.close()",
+    "no stream": "sys.stderr = None",
+    "a full disk": "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)",
+}
+
+
+@pytest.mark.parametrize("console", CONSOLES)
+def test_a_search_ends_whatever_has_become_of_the_console(console):
+    if console == "a full disk" and not os.path.exists("/dev/full"):
+        pytest.skip("no such device")
+    code = BROKEN_CONSOLE.format(before=CONSOLES[console])
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.stdout == "True"
+
+
+@pytest.mark.parametrize("where", ["emit", "filter"])
+def test_a_log_that_cannot_be_written_does_not_end_a_search(where, monkeypatch):
+    class Failing(logging.Handler):
+        def emit(self, record):
+            raise OSError("the log server is down")
+
+        def filter(self, record):
+            if where == "filter":
+                raise OSError("the log server is down")
+            return super().filter(record)
+
+    monkeypatch.setattr(_quiet.logger, "handlers", [Failing()])
+    monkeypatch.setattr(_quiet.logger, "level", logging.INFO)
+    with Progress(0, total=1) as progress:
+        progress.step()
 
 
 CHILD = """
@@ -202,18 +278,58 @@ def test_identities_differ_between_processes_and_survive_no_fork():
     os.waitpid(child, 0)
 
 
-def test_a_worker_with_the_number_of_the_parent_is_silenced(capfd, monkeypatch):
+def test_a_worker_with_the_number_of_the_parent_is_silenced(capfd):
     # process numbers repeat on other hosts
-    held = []
-    monkeypatch.setattr(_quiet, "hold_global_generators", lambda: held.append(1))  # for ever: not in this process
     with _quiet.quiet_worker("an identity from elsewhere"):
         print("a run speaks")
         os.write(1, b"a run speaks")
     assert capfd.readouterr().out == ""
     with _quiet.quiet_worker(_quiet.process_identity()):
         print("the parent")
-    assert len(held) == 1  # a worker's generators are the runs'; the parent's go back to the caller
     assert "the parent" in capfd.readouterr().out
+
+
+STARTED_WITHOUT = """
+import os, sys
+import numpy as np
+from skdptune import PrivateRandomSearchCV
+from skdptune.model_selection import _quiet
+from skdptune.run_counts import Fixed
+from tests.candidates.toys import GaussianToy
+
+class Speaks(GaussianToy):
+    def fit(self, X, y=None):
+        os.write(1, b"a run speaks")
+        os.write(2, b"a run speaks")
+        return super().fit(X, y)
+
+search = PrivateRandomSearchCV(Speaks(), {"s": [1.0]}, n_iter=Fixed(5), checkpoint=sys.argv[1], n_jobs=int(sys.argv[2]))
+search.fit(np.zeros((40, 3)), np.arange(40) % 2)
+with open(sys.argv[3], "w") as file:
+    file.write(f"{np.isfinite(search.best_score_)} {min(file.fileno(), 3)}")
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes descriptors")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_process_without_an_output_keeps_its_files_apart_from_what_is_printed(tmp_path, n_jobs):
+    # as some services start theirs; the marks of the checkpoint would be opened under the number of stderr
+    command = '"$0" -c "$1" "$2" "$3" "$4" <&- >&- 2>&-'
+    arguments = [sys.executable, STARTED_WITHOUT, str(tmp_path / "checkpoint"), str(n_jobs), str(tmp_path / "found")]
+    env = {**os.environ, "PYTHONPATH": os.getcwd()}
+    subprocess.run(["sh", "-c", command, *arguments], check=True, timeout=100, env=env)
+    assert (tmp_path / "found").read_text() == "True 3"
+
+
+def test_an_output_that_cannot_be_silenced_is_not_taken_for_silent(monkeypatch):
+    def full(*args):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_quiet.os, "dup", full)
+        with pytest.raises(OSError, match="Too many"), _quiet.quiet():
+            pytest.fail("a run would have spoken")
+    assert _quiet._quiet._count == 0
 
 
 def test_a_fork_while_the_silence_is_being_changed_does_not_hang():

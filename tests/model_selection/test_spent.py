@@ -4,8 +4,10 @@ import pickle
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import sklearn
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_html_repr
 
@@ -84,7 +86,6 @@ def test_prices_are_values(fitted):
 
 
 def test_settings_hold_no_addresses_and_no_arrays():
-    import numpy as np
     from scipy import stats
 
     from skdptune.model_selection._settings import _source_text
@@ -127,6 +128,21 @@ def test_a_fitted_search_shows_its_price_below_the_diagram(fitted):
         assert not hasattr(fitted, "_repr_html_") and "text/html" not in fitted._repr_mimebundle_()
 
 
+@pytest.mark.parametrize("seed", [987654321, np.random.RandomState(0)])
+def test_a_seed_that_was_given_is_not_shown(seed):
+    model = search(random_state=seed)
+    twice = search(estimator=model)
+    shown = [repr(model), str(model), repr([model]), model.__repr__(40), estimator_html_repr(model)]
+    shown += [model._repr_html_(), *model._repr_mimebundle_().values()]
+    assert not any("987654321" in text or "RandomState" in text for text in shown)
+    assert repr(model).count("random_state=<given, not shown>") == 1 and "given, not shown" in model._repr_html_()
+    assert model.get_params()["random_state"] is seed and clone(model).random_state is not None
+    assert "given, not shown" not in repr(search()) + search()._repr_html_()
+    assert repr(twice).startswith("PrivateRandomSearchCV(") and len(repr(model)) > len(model.__repr__(40))
+    with sklearn.config_context(print_changed_only=False):
+        assert "random_state=None" in repr(search()) and "987654321" not in repr(model)
+
+
 def test_the_card_needs_no_colour_and_nothing_from_outside(fitted):
     html = fitted.privacy_spent_._repr_html_()
     assert "<strong" in html or 'class="strong"' in html
@@ -135,3 +151,9 @@ def test_the_card_needs_no_colour_and_nothing_from_outside(fitted):
     selectors = re.findall(r"([^{}]+)\{", style)
     assert len(selectors) > 30  # nothing outside the class is styled
     assert all(".skdptune-report" in selector or "@media" in selector for selector in selectors)
+
+
+def test_an_empty_table_is_named_and_not_a_split():
+    for X in (np.zeros((0, 2)), []):
+        with pytest.raises(ValueError, match="X must be an array-like with at least one row"):
+            search().fit(X, [])

@@ -1,0 +1,109 @@
+"""What a search needs of its process, looked after before anything is spent."""
+
+import contextlib
+import io
+import os
+import sys
+import time
+
+import joblib
+from joblib.parallel import get_active_backend
+
+from skdptune.candidates._seeding import release_global_generators
+from skdptune.model_selection._folders import check_place
+from skdptune.model_selection._quiet import occupy_standard_descriptors
+
+__all__ = ["make_ready", "release_workers", "start_workers", "works_elsewhere"]
+
+_PATIENCE = 1.0  # seconds; a worker that is only just starting has nothing to give back
+
+_OF_THE_PARENT = []  # pools inherited by a fork; kept, because to collect one would wake the process that owns it
+
+
+def make_ready(search):
+    """See to it that tries can be started here.
+
+    Parameters
+    ----------
+    search : PrivateRandomSearchCV
+
+    Raises
+    ------
+    TransportError
+        If there is no place for the files that workers need.
+    """
+    occupy_standard_descriptors()
+    _leave_inherited_pool()
+    if works_elsewhere(search.n_jobs, search.run_timeout):
+        check_place()
+
+
+def works_elsewhere(n_jobs, run_timeout):
+    """Return whether any try will run in another process or thread."""
+    return run_timeout is not None or joblib.effective_n_jobs(n_jobs) > 1
+
+
+def _leave_inherited_pool():
+    """In a fork of a process that has used loky: forget its pool, for which this process would wait for ever.
+
+    The thread that serves the pool exists in the parent only. joblib makes a new one if it knows of none.
+    """
+    loky = sys.modules.get("joblib.externals.loky.reusable_executor")
+    pool = getattr(loky, "_executor", None)
+    if pool is None:
+        return
+    workers = list((getattr(pool, "_processes", None) or {}).values())
+    inherited = any(getattr(worker, "_parent_pid", os.getpid()) != os.getpid() for worker in workers)
+    server = getattr(pool, "_executor_manager_thread", None)  # goes on when all workers have left for lack of work
+    if inherited or (server is not None and not server.is_alive()):
+        _OF_THE_PARENT.append(pool)
+        loky._executor = loky._executor_kwargs = None
+        loky._executor_lock = type(loky._executor_lock)()  # may be held by a thread of the parent
+
+
+def start_workers(n_jobs):
+    """Start loky's workers while this process still has its output, which they inherit and keep after the search."""
+    count = _loky_workers(n_jobs)
+    if count > 1:
+        _ask_workers(n_jobs, [joblib.delayed(os.getpid)() for _ in range(count)])
+
+
+def release_workers(n_jobs, folder):
+    """Give loky's workers back as they were: each gets one task, in which it waits for the others to get theirs.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+    folder : str
+        An own folder, in which they meet.
+    """
+    count = _loky_workers(n_jobs)
+    if count > 1:
+        _ask_workers(n_jobs, [joblib.delayed(_release)(folder, count) for _ in range(count)])
+
+
+def _release(folder, count):
+    release_global_generators()
+    deadline = time.monotonic() + _PATIENCE
+    with contextlib.suppress(OSError):
+        open(os.path.join(folder, f"released-{os.getpid()}"), "x").close()
+        while time.monotonic() < deadline:
+            if sum(name.startswith("released-") for name in os.listdir(folder)) >= count:
+                return
+            time.sleep(0.001)
+
+
+def _loky_workers(n_jobs):
+    if type(get_active_backend()[0]).__name__ != "LokyBackend":
+        return 1
+    return joblib.effective_n_jobs(n_jobs)
+
+
+def _ask_workers(n_jobs, tasks):
+    with contextlib.ExitStack() as stack:
+        if sys.stdout is None:  # a program without a console; joblib flushes both
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        if sys.stderr is None:
+            stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        stack.enter_context(contextlib.suppress(Exception))  # the tries will meet it again, and say so
+        joblib.Parallel(n_jobs=n_jobs, batch_size=1, pre_dispatch="all")(tasks)
