@@ -501,7 +501,7 @@ def test_a_generator_of_splits_serves_two_fits(rows):
 
 def test_holdout_sizes_can_be_chosen(rows):
     search = search_over(cv=Holdout(0.5)).fit(*rows)
-    assert any("50%" in sentence for sentence in search.privacy_spent_.assumptions)
+    assert any("50 %" in sentence for sentence in search.privacy_spent_.assumptions)
 
 
 # ---------------------------------------------------------------- manners
