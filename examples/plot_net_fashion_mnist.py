@@ -47,28 +47,23 @@ else:
     side = 8
 
 # %%
-# The module takes flat rows and reshapes them. Its sizes are chosen without the data.
+# The module takes flat rows and reshapes them. Its sizes are chosen without the data. It is built of torch's own layers
+# in ``nn.Sequential``: of these it is known that each row is treated by itself, so nothing need be assumed of code.
 
 
-class Images(nn.Module):
-    """Two convolutions and two linear layers with tempered sigmoids."""
-
-    def __init__(self, side, n_outputs, channels=(16, 32)):
-        super().__init__()
-        self.side = side
-        kernel, stride = (8, 2) if side == 28 else (3, 1)
-        layers = [
-            nn.Conv2d(1, channels[0], kernel, stride, padding=2), TemperedSigmoid(), nn.MaxPool2d(2, 1),
-            nn.Conv2d(channels[0], channels[1], 4, 2), TemperedSigmoid(), nn.MaxPool2d(2, 1), nn.Flatten(),
-        ]
-        width = nn.Sequential(*layers)(torch.zeros(1, 1, side, side)).shape[1]
-        self.layers = nn.Sequential(*layers, nn.Linear(width, 32), TemperedSigmoid(), nn.Linear(32, n_outputs))
-
-    def forward(self, x):
-        return self.layers(x.reshape(-1, 1, self.side, self.side))
+def images(side, n_outputs, channels=(16, 32)):
+    """Return two convolutions and two linear layers with tempered sigmoids."""
+    kernel, stride = (8, 2) if side == 28 else (3, 1)
+    layers = [
+        nn.Unflatten(1, (1, side, side)),
+        nn.Conv2d(1, channels[0], kernel, stride, padding=2), TemperedSigmoid(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(channels[0], channels[1], 4, 2), TemperedSigmoid(), nn.MaxPool2d(2, 1), nn.Flatten(),
+    ]
+    width = nn.Sequential(*layers)(torch.zeros(1, side * side)).shape[1]
+    return nn.Sequential(*layers, nn.Linear(width, 32), TemperedSigmoid(), nn.Linear(32, n_outputs))
 
 
-net = DPNeuralNetClassifier(Images, module__side=side, expected_batch_size=256, max_epochs=10, physical_batch_size=512)
+net = DPNeuralNetClassifier(images, module__side=side, expected_batch_size=256, max_epochs=10, physical_batch_size=512)
 
 # %%
 # The space follows the rules of thumb of the literature, from the public number of rows. The target is that of the

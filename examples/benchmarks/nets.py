@@ -36,20 +36,26 @@ FASHION = Path(os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnis
 BATCH = 256
 
 
+def conv_net(n_outputs=10):
+    """Return the small convolutional net of Papernot et al. 2020 (arXiv 2007.14191v1), for flat 28 x 28 images."""
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 28, 28)),
+        nn.Conv2d(1, 16, 8, 2, padding=2), TemperedSigmoid(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(16, 32, 4, 2), TemperedSigmoid(), nn.MaxPool2d(2, 1), nn.Flatten(),
+        nn.Linear(32 * 4 * 4, 32), TemperedSigmoid(), nn.Linear(32, n_outputs),
+    )  # fmt: skip
+
+
 class ConvNet(nn.Module):
-    """The small convolutional net of Papernot et al. 2020 (arXiv 2007.14191v1), for flat 28 x 28 images."""
+    """The same as code of one's own, of which nothing is known: its rows are differentiated one by one."""
 
     def __init__(self, n_outputs=10):
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv2d(1, 16, 8, 2, padding=2), TemperedSigmoid(), nn.MaxPool2d(2, 1),
-            nn.Conv2d(16, 32, 4, 2), TemperedSigmoid(), nn.MaxPool2d(2, 1), nn.Flatten(),
-            nn.Linear(32 * 4 * 4, 32), TemperedSigmoid(), nn.Linear(32, n_outputs),
-        )
+        self.layers = conv_net(n_outputs)
 
     def forward(self, x):
         """Return ten scores per image."""
-        return self.layers(x.reshape(-1, 1, 28, 28))
+        return self.layers(x)
 
 
 def fashion(n_rows):
@@ -64,10 +70,10 @@ def fashion(n_rows):
     return (X / np.float32(255)).astype(np.float32), y
 
 
-def ours(X, y, steps, device="cpu"):
+def ours(X, y, steps, device="cpu", module=conv_net):
     """Return the seconds of one candidate of ``steps`` steps."""
     net = DPNeuralNetClassifier(
-        ConvNet, expected_batch_size=BATCH, steps=steps, physical_batch_size=512, classes=range(10), device=device
+        module, expected_batch_size=BATCH, steps=steps, physical_batch_size=512, classes=range(10), device=device
     )
     start = time.perf_counter()
     net.fit(X, y)
@@ -80,7 +86,7 @@ def opacus_loop(X, y, steps, device="cpu", held_out=None):
     from torch.utils.data import DataLoader, TensorDataset
 
     start = time.perf_counter()
-    model = ConvNet().to(device)
+    model = conv_net().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     loader = DataLoader(TensorDataset(torch.from_numpy(X), torch.from_numpy(y)), batch_size=BATCH)
     model, optimizer, loader = PrivacyEngine().make_private(
@@ -111,10 +117,13 @@ def speed(arguments):
     ours(X[:1000], y[:1000], 2), opacus_loop(X[:1000], y[:1000], 2)  # warm up
     ratios = []
     for _ in range(arguments.repeats):
-        a, b = ours(X, y, steps), opacus_loop(X, y, steps)
-        ratios.append(a / b)
-        print(f"rows {len(X)}: one epoch ({steps} steps) ours {a:.1f} s, Opacus loop {b:.1f} s, ratio {a / b:.2f}")
-    print(f"median ratio {np.median(ratios):.2f}")
+        a, b, c = ours(X, y, steps), opacus_loop(X, y, steps), ours(X, y, steps, module=ConvNet)
+        ratios.append((a / b, c / b))
+        print(
+            f"rows {len(X)}: one epoch ({steps} steps) ours {a:.1f} s, as a class of one's own {c:.1f} s, Opacus loop "
+            f"{b:.1f} s, ratios {a / b:.2f} and {c / b:.2f}"
+        )
+    print("median ratios {:.2f} and {:.2f}".format(*np.median(ratios, axis=0)))
 
 
 def memory(arguments):
@@ -137,7 +146,7 @@ def search(arguments):
     n_train = int(0.8 * len(X))
     tries, steps = 8, arguments.steps or 2 * -(-n_train // BATCH)
     net = DPNeuralNetClassifier(
-        ConvNet, expected_batch_size=BATCH, steps=steps, physical_batch_size=512, device=arguments.device
+        conv_net, expected_batch_size=BATCH, steps=steps, physical_batch_size=512, device=arguments.device
     )
     tuned = PrivateRandomSearchCV(net, {"lr": [0.2, 0.5, 1.0]}, n_iter=Fixed(tries), classes=range(10), n_jobs=2)
     Parallel(n_jobs=2)(delayed(ours)(X[:500], y[:500], 1) for _ in range(2))  # workers and their imports

@@ -133,9 +133,10 @@ def row_wise(func):
     Examples
     --------
     >>> from sklearn.preprocessing import FunctionTransformer
-    >>> low, high = 0.0, 255.0  # public bounds
-    >>> scale = FunctionTransformer(row_wise(lambda X: (X - low) / (high - low)))
-    >>> scale.func.row_wise
+    >>> @row_wise
+    ... def to_unit(X):  # by name: workers cannot be sent a lambda
+    ...     return X / 255.0  # a public bound
+    >>> FunctionTransformer(to_unit).func.row_wise
     True
     """
     if isinstance(func, FunctionTransformer):

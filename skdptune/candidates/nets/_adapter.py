@@ -11,6 +11,7 @@ from skdptune.candidates._protocol import CandidateAdapter
 from skdptune.candidates._seeding import quick_clone
 from skdptune.candidates.nets import _budget
 from skdptune.candidates.nets._checks import check_net
+from skdptune.candidates.nets._known import is_known
 from skdptune.candidates.nets._losses import RowLoss, build_criterion
 from skdptune.candidates.nets._modules import tensors_of
 from skdptune.candidates.nets._rows import Schema
@@ -53,6 +54,10 @@ class NetAdapter(CandidateAdapter):
         sgd_terms(self.estimator, 1)
         check_net(self.estimator)
 
+    def _built_of_known_layers(self):
+        module = self.estimator._new_module(None, None, seed=0)
+        return module is not None and is_known(module, build_criterion(self.estimator))
+
     def _known_base(self):
         return next((c.__name__ for c in type(self.estimator).__mro__ if c in _VOUCHED), "DPNeuralNetClassifier")
 
@@ -84,10 +89,19 @@ class NetAdapter(CandidateAdapter):
             "Gaussian noise of the nets is drawn and added in floating point, from generators of 256 bits (on a GPU: "
             "two 126-bit keys per draw) that are not cryptographic.",
         ]
-        if net.grad_sample_mode != "functorch":
+        if not self._built_of_known_layers():
+            if net.grad_sample_mode in ("hooks", "ghost"):
+                sentences.append(
+                    f"The module and criterion of {self.name} treat each row by itself: checked on random rows, not "
+                    "proved (grad_sample_mode='auto' makes it so by construction)."
+                )
             sentences.append(
-                "The module treats each row by itself: checked on random rows, not proved "
-                "(grad_sample_mode='functorch' makes it so by construction)."
+                f"The code of the module and criterion of {self.name} keeps nothing outside them from one call to the "
+                "next (in globals, class attributes or files), and brings no batching rule for torch.func.vmap."
+            )
+        if relation == "add-remove":
+            sentences.append(
+                "torch's kernels compute each row's own gradient to the same bits in a batch of one row more or less."
             )
         if net.n_samples is not None:
             sentences.append(f"n_samples={net.n_samples} is a public guess of the number of training rows.")

@@ -46,6 +46,7 @@ _RENAMED = {
     "accumulate_grad_batches": "physical_batch_size=, which bounds memory without changing the batch",
     "accumulation_steps": "physical_batch_size=, which bounds memory without changing the batch",
     "gradient_accumulation_steps": "physical_batch_size=, which bounds memory without changing the batch",
+    "class_weight": "criterion__weight= (a tensor with one public weight for each class)",
     "verbose": "nothing: what a training would print was computed from private rows",
     "target_epsilon": "epsilon= and delta= of the search, or with_budget(level)",
 }
@@ -98,7 +99,7 @@ def _check_fixed(net):
 
 def _check_numbers(net):
     check_choice("clipping", net.clipping, ("flat", "per_layer"), _clipping_advice(net))
-    check_choice("grad_sample_mode", net.grad_sample_mode, tuple(MODES))
+    check_choice("grad_sample_mode", net.grad_sample_mode, ("auto", *MODES))
     if net.clipping == "per_layer" and net.grad_sample_mode == "ghost":
         raise InvalidParameterError(
             "clipping must be 'flat' with grad_sample_mode='ghost'; got 'per_layer'. Use grad_sample_mode='hooks'."
@@ -218,7 +219,7 @@ def _check_by_opacus(net, module):
         raise CandidateRefusedError(
             f"module of {type(net).__name__} must be plain; got {type(module).__name__}: pass the module inside it."
         )
-    if net.grad_sample_mode == "functorch" or any(map(is_lazy, module.parameters())):
+    if net.grad_sample_mode in ("auto", "functorch") or any(map(is_lazy, module.parameters())):
         return
     errors = ModuleValidator.validate(module.train(), strict=False)
     if errors:

@@ -13,10 +13,9 @@ import torch
 from joblib.parallel import get_active_backend
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError
-from skdptune.candidates._seeding import entropy_for
 from skdptune.candidates.nets._callbacks import apply_callbacks
 from skdptune.candidates.nets._modules import dtype_of, fixed_torch_seed, plain_torch
-from skdptune.candidates.nets._noise import GaussianNoise, PoissonSampler
+from skdptune.candidates.nets._noise import GaussianNoise, PoissonSampler, generator_for
 from skdptune.candidates.nets._per_sample import clipper
 
 __all__ = ["clipping_bounds", "in_worker", "one_thread_in_workers", "place", "train"]
@@ -50,9 +49,9 @@ def clipping_bounds(net, n_parameters):
 class _Steps:
     """The moving parts of one training; private rows are seen by :meth:`sums` alone."""
 
-    def __init__(self, net, module, optimizer, row_loss, noise):
+    def __init__(self, net, module, optimizer, row_loss, noise, seeds=None):
         self.net, self.module, self.optimizer = net, module, optimizer
-        self.row_loss, self.noise = row_loss, noise
+        self.row_loss, self.noise, self.seeds = row_loss, noise, seeds
         self.clip = None
         self.sensitivity = 0.0
         self._stack = contextlib.ExitStack()
@@ -72,7 +71,7 @@ class _Steps:
         self._stack.close()
         bounds, self.sensitivity = clipping_bounds(self.net, len(trainable))
         self.clip = self._stack.enter_context(
-            clipper(self.net.grad_sample_mode, self.module, self.row_loss, bounds, strict)
+            clipper(self.net.grad_sample_mode, self.module, self.row_loss, bounds, strict, self.seeds)
         )
 
     def set_rate(self, step):
@@ -88,12 +87,10 @@ class _Steps:
         In double precision: in single precision one row more would change the rounding of every later sum,
         which grows with the batch while the noise does not.
         """
-        self.clip.hold()
-        total = [part.to(_wide(part)) for part in self.clip.zeros()]
+        total = self.clip.zeros()
         for x, y in batches:
             for accumulated, part in zip(total, self.clip.clipped_sum(x, y), strict=True):
                 accumulated.add_(part)
-        self.clip.restore()  # the step starts from the released parameters
         return total
 
     def noisy_step(self, total, terms):
@@ -105,10 +102,6 @@ class _Steps:
             parameter.grad = (noisy / terms.divisor).to(parameter.dtype)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-
-
-def _wide(tensor):
-    return torch.float64 if tensor.device.type in ("cpu", "cuda") else tensor.dtype
 
 
 def train(net, module, optimizer, row_loss, rows, targets, terms, *, device, seed):
@@ -134,14 +127,14 @@ def train(net, module, optimizer, row_loss, rows, targets, terms, *, device, see
     Notes
     -----
     *Guarantee.* The parameters after training are the output of the mechanism priced by
-    ``terms.curve(relation)``. *Assumes* that the module treats each row by itself (by construction in
-    the mode "functorch", checked on random rows else).
+    ``terms.curve(relation)``. With ``grad_sample_mode`` "auto" or "functorch" rows do not meet, by
+    construction; else this *assumes* that the module treats each row by itself (checked on random rows).
     """
     sampler = PoissonSampler(len(rows), terms.sample_rate, seed)
-    steps = _Steps(net, module, optimizer, row_loss, GaussianNoise(seed))
+    steps = _Steps(net, module, optimizer, row_loss, GaussianNoise(seed), generator_for(seed, "dropout"))
     module.train()
     dtype = dtype_of(module)
-    dropout = fixed_torch_seed(entropy_for(seed, "dropout"), device)
+    dropout = fixed_torch_seed(0, device)  # every batch has its own seed; the caller's generator is put back
     with plain_torch(), dropout, _quiet_hooks(), contextlib.closing(steps):
         for step in range(terms.steps):
             if step % terms.epoch == 0:

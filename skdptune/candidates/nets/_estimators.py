@@ -45,9 +45,12 @@ _COMMON = """
         Most rows in memory with their gradients at a time; changes neither the result's law nor the price.
     clipping : {"flat", "per_layer"}, default="flat"
         One bound on the whole gradient, or a share of it for each parameter tensor.
-    grad_sample_mode : {"hooks", "functorch", "ghost"}, default="hooks"
-        How per-row gradients are found: by Opacus' rules for layers; row by row for any module; or norms
-        first, in little memory.
+    grad_sample_mode : {"auto", "functorch", "hooks", "ghost"}, default="auto"
+        How per-row gradients are found. "functorch": row by row, so that rows cannot meet whatever the module
+        does. "hooks": by Opacus' rules from what each layer saw in the batch. "ghost": by the same rules, norms
+        first, in little memory. "auto" takes "hooks" where the module is built of torch's own layers in
+        ``nn.Sequential`` (or is one of this package's), and "functorch" for all other code. With "hooks" or
+        "ghost" and a module of one's own it is an assumption that the module treats each row by itself.
     lr_schedule : callable or None
         ``lr_schedule(step)`` returns a factor on ``lr``; step 0 is the first.
     predict_nonlinearity : "auto", None or callable
@@ -90,8 +93,8 @@ class DPNeuralNetClassifier(PrivateNet, NeuralNetClassifier):
     Gaussian noise for each of exactly the priced steps, empty batches included.
 
     *Assumes* that the module and the criterion treat each row by itself (checked on random rows before
-    training; by construction with ``grad_sample_mode="functorch"``), that initial weights are public, and
-    floating-point noise.
+    training; by construction with ``grad_sample_mode="auto"`` and ``"functorch"``), that code of one's own keeps
+    nothing outside the module, that initial weights are public, and floating-point noise.
 
     References
     ----------
@@ -126,7 +129,7 @@ class DPNeuralNetClassifier(PrivateNet, NeuralNetClassifier):
         max_epochs=10,
         physical_batch_size=256,
         clipping="flat",
-        grad_sample_mode="hooks",
+        grad_sample_mode="auto",
         lr_schedule=None,
         predict_nonlinearity="auto",
         input_dtype=None,
@@ -160,6 +163,8 @@ class DPNeuralNetClassifier(PrivateNet, NeuralNetClassifier):
                 raise InvalidParameterError(
                     "classes must hold every label of y; y has a label that was not declared. Declare it."
                 )
+        if np.asarray(classes).dtype.kind == "f" and not np.isfinite(np.asarray(classes)).all():
+            raise InvalidParameterError("classes must be labels; got a number that is not finite. Leave it out.")
         self._classes = np.asarray(classes)
         return y, Classification(tuple(self._classes.tolist()), one_column(build_criterion(self)))
 
@@ -224,7 +229,7 @@ class DPNeuralNetRegressor(PrivateNet, NeuralNetRegressor):
         max_epochs=10,
         physical_batch_size=256,
         clipping="flat",
-        grad_sample_mode="hooks",
+        grad_sample_mode="auto",
         lr_schedule=None,
         predict_nonlinearity="auto",
         input_dtype=None,

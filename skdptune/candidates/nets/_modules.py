@@ -116,6 +116,8 @@ def plain_torch():
         stack.enter_context(torch.enable_grad())
         for kind in ("cpu", *(("cuda",) if torch.cuda.is_available() else ())):
             stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch.get_default_device().type == "meta":
+            stack.enter_context(torch.device("cpu"))
         yield
 
 
@@ -135,9 +137,10 @@ def build_module(net, n_features_in, n_outputs, seed):
     CandidateRefusedError
         If the module cannot be built; its own error is quoted, no row has been seen.
     """
-    made = net.module
-    # Copies: a module among the arguments would else be trained in place, and start the next training.
-    kwargs = copy.deepcopy(net.get_params_for("module"))
+    # Copies: a module among the arguments would else be trained in place, and start the next training; and what
+    # forward writes into an argument would stay with the net that is published.
+    made = _own_copy("module", net.module)
+    kwargs = {name: _own_copy(f"module__{name}", value) for name, value in net.get_params_for("module").items()}
     with fixed_torch_seed(seed), plain_torch():
         try:
             if isinstance(made, nn.Module):
@@ -158,6 +161,28 @@ def build_module(net, n_features_in, n_outputs, seed):
             f"module of {type(net).__name__} must make a torch.nn.Module; it made a {type(built).__name__}."
         )
     return built
+
+
+def _own_copy(name, value):
+    """Return a deep copy; refuse what hides that it cannot be copied."""
+    made = copy.deepcopy(value)
+    shared = _shared(value, made)
+    if shared is not None:
+        raise CandidateRefusedError(
+            f"{name} must hold nothing that is shared between copies; a {type(shared).__name__} copies to itself, so "
+            "that what forward writes there would outlive the training. Drop its __deepcopy__, or leave it out."
+        )
+    return made
+
+
+def _shared(value, made):
+    """Return an object with attributes of its own that ``value`` and its copy share, or None."""
+    if isinstance(value, (list, tuple)):
+        return next(filter(None, (_shared(*pair) for pair in zip(value, made, strict=True))), None)
+    if isinstance(value, dict):
+        return next(filter(None, (_shared(item, made[key]) for key, item in value.items())), None)
+    own = getattr(value, "__dict__", None) and hasattr(type(value), "__deepcopy__")
+    return value if own and made is value and not isinstance(value, (type, torch.Tensor)) else None
 
 
 def waits_for_shapes(net):

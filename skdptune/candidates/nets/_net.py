@@ -11,12 +11,15 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.validation import validate_data
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, PublicSeedWarning
+from skdptune._validation import check_integer
 from skdptune.accounting._relations import check_relation
+from skdptune.candidates._quotes import without_cells
 from skdptune.candidates._seeding import entropy_for
 from skdptune.candidates.nets import _budget
 from skdptune.candidates.nets._checks import check_net, is_component_param
 from skdptune.candidates.nets._dry_run import dry_run
 from skdptune.candidates.nets._engine import one_thread_in_workers, place, train
+from skdptune.candidates.nets._known import is_known
 from skdptune.candidates.nets._losses import RowLoss, build_criterion, one_column
 from skdptune.candidates.nets._modules import (
     build_module,
@@ -96,6 +99,10 @@ class PrivateNet:
     train_step = refused("train_step", _STEP)
     train_step_single = refused("train_step_single", _STEP)
     validation_step = refused("validation_step", "no row is scored inside a training; use the search's scoring=.")
+    notify = refused("notify", "callbacks run between epochs and see nothing of the rows; read module_ after fit.")
+    get_iterator = refused("get_iterator", "rows are drawn by the loop; use predict, predict_proba or forward_iter.")
+    get_dataset = refused("get_dataset", "rows are read by index; use predict, predict_proba or forward_iter.")
+    trim_for_prediction = refused("trim_for_prediction", "there is nothing to trim: module_ holds weights alone.")
     initialize = refused("initialize", "fit builds everything anew; look at module_ after fit.")
 
     def _assign(self, arguments, more):
@@ -197,7 +204,30 @@ class PrivateNet:
             Under "add-remove" without ``n_samples`` as a parameter.
         """
         check_relation_terms(self, check_relation(relation))
-        return sgd_terms(self, n_samples).curve(relation)
+        return sgd_terms(self, check_integer("n_samples", n_samples, low=1)).curve(relation)
+
+    def rdp_curve(self, orders):
+        """Return the Renyi divergences of one ``fit`` under "zero-out".
+
+        Parameters
+        ----------
+        orders : array-like of float > 1, shape (n_orders,)
+
+        Returns
+        -------
+        ndarray of shape (n_orders,), nats
+
+        Raises
+        ------
+        CandidateRefusedError
+            Where the sampling rate depends on the number of rows, and ``n_samples`` is not set.
+        """
+        if self.n_samples is None and self.sample_rate is None:
+            raise CandidateRefusedError(
+                "n_samples of a net must be set for rdp_curve; got None, and the sampling rate depends on it. Set it, "
+                "or use privacy_curve(n_samples).rdp(orders)."
+            )
+        return sgd_terms(self, self.n_samples or 1).curve("zero-out").rdp(orders)
 
     def level_family(self, n_samples, relation="zero-out"):
         """Return the levels that suit this net: its own training at any noise multiplier."""
@@ -325,6 +355,10 @@ class PrivateNet:
 
         Types are part of it: 1, 1.0 and True are equal, and a module may tell them apart.
         """
+        if self.grad_sample_mode in ("hooks", "ghost") and not is_known(
+            self._new_module(schema, task, seed=0), build_criterion(self)
+        ):
+            return None  # that rows do not meet rests on the rehearsal: of the code as it is now
         parts = [type(self), schema, task, -(-terms.steps // terms.epoch) if self.callbacks else None]
         for name in self._get_param_names():
             if name not in (*COST_PARAMS, "lr", "lr_schedule", "random_state", "physical_batch_size", "classes"):
@@ -372,7 +406,7 @@ class PrivateNet:
             raise InvalidParameterError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass the targets."
             )
-        y = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else y
+        y = _plain_targets(y)
         if is_keyed(X) or isinstance(X, torch.Tensor):
             for name in ("n_features_in_", "feature_names_in_"):
                 vars(self).pop(name, None)
@@ -380,18 +414,13 @@ class PrivateNet:
         else:
             X = self._table(X)
             check_consistent_length(X, y)
-        y = check_array(y, ensure_2d=False, dtype=None, input_name="y", estimator=type(self).__name__)
+        y = without_cells(check_array, y, ensure_2d=False, dtype=None, input_name="y", estimator=type(self).__name__)
         y, task = self._task_of(y)
         return X, y, task
 
     def _table(self, X, **how):
-        """Return X as scikit-learn checks it, without its message that quotes a cell."""
-        try:
-            return validate_data(self, X, accept_sparse="csr", allow_nd=True, **how)
-        except ValueError as error:
-            if "could not convert" not in str(error):
-                raise
-        raise InvalidParameterError("X must be numeric; it holds text. Encode its columns with public categories.")
+        """Return X as scikit-learn checks it, without its messages that quote cells."""
+        return without_cells(validate_data, self, X, accept_sparse="csr", allow_nd=True, **how)
 
     def _rows_to_predict(self, X):
         if not (is_keyed(X) or isinstance(X, torch.Tensor)):
@@ -399,7 +428,19 @@ class PrivateNet:
         rows = Rows(X)
         if not len(rows):
             raise InvalidParameterError("X must have at least one row; got none.")
+        mine, theirs = ({name: shape for name, shape, _ in schema.parts} for schema in (self._schema, rows.schema))
+        if mine != theirs:
+            raise InvalidParameterError(
+                f"X must hold rows as in fit ({_described(mine)}); got {_described(theirs)}. Pass the same arrays, by "
+                "the same names."
+            )
         return rows
+
+    def infer(self, x, **fit_params):
+        """Return the outputs for one batch of tensors, by a copy of the module: it may keep what it sees."""
+        self.check_is_fitted()
+        module = copy.deepcopy(self.module_)
+        return module(**x, **fit_params) if isinstance(x, dict) else module(x, **fit_params)
 
     def forward_iter(self, X, training=False, device="cpu"):
         """Yield the module's outputs for X, one physical batch at a time.
@@ -439,6 +480,19 @@ class PrivateNet:
             part = part.reshape(-1) if one_column(self.criterion_) else part
             parts.append(nonlinearity(part).numpy())
         return np.concatenate(parts)
+
+
+def _described(parts):
+    return ", ".join(f"{name}: shape {shape}" if name else f"shape {shape}" for name, shape in parts.items())
+
+
+def _plain_targets(y):
+    if isinstance(y, torch.Tensor):
+        y = y.detach().cpu()
+        y = (y.float() if y.dtype == torch.bfloat16 else y).numpy()
+    if getattr(y, "dtype", None) is not None and getattr(y.dtype, "na_value", None) is not None and y.isna().any():
+        raise InvalidParameterError("y must have a label in every row; some are missing. Drop those rows.")
+    return y
 
 
 _PLAIN = (type(None), bool, int, float, str, type, torch.device, torch.dtype)

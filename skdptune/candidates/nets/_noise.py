@@ -16,12 +16,12 @@ import torch
 
 from skdptune.candidates._seeding import entropy_for
 
-__all__ = ["GaussianNoise", "PoissonSampler"]
+__all__ = ["GaussianNoise", "PoissonSampler", "generator_for"]
 
 _POOL_WORDS = 8  # 256 bits; SeedSequence keeps 128 unless told otherwise
 
 
-def _generator(seed, use):
+def generator_for(seed, use):
     entropy = entropy_for(seed, use)
     return np.random.Generator(
         np.random.PCG64DXSM(np.random.SeedSequence(entropy, pool_size=_POOL_WORDS))
@@ -51,7 +51,7 @@ class PoissonSampler:
         # random() is k 2^-53 with k uniform, so the realised rate is floor(q 2^53) 2^-53 <= q:
         # rounded down, the private side.
         self.threshold = math.floor(rate * 2.0**53) * 2.0**-53
-        self._generator = _generator(seed, "poisson sampling")
+        self._generator = generator_for(seed, "poisson sampling")
 
     def draw(self):
         """Return the rows of the next batch, an int array of shape (n_drawn,), possibly empty."""
@@ -77,7 +77,7 @@ class GaussianNoise:
     """
 
     def __init__(self, seed):
-        self._generator = _generator(seed, "gaussian noise")
+        self._generator = generator_for(seed, "gaussian noise")
 
     def like(self, tensor):
         """Return normals of the shape and on the device of ``tensor``, in double precision."""

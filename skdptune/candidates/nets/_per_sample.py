@@ -1,62 +1,68 @@
 """The sum over a batch of clipped gradients, one gradient per row.
 
-Three ways to the same sum. ``hooks`` takes per-row gradients from Opacus' layer rules; ``functorch``
-differentiates each row by itself (``vmap`` of ``grad``), so that rows cannot meet; ``ghost`` finds each
-row's norm first and then one gradient of the weighted losses, in little memory.
+Three ways to the same sum. ``functorch`` differentiates each row by itself (``vmap`` of ``grad``), so that rows
+cannot meet; ``hooks`` makes per-row gradients by Opacus' rules from what each layer saw of the row; ``ghost`` makes
+them twice, a few rows at a time, to keep little in memory: for their norms, and for their sum.
 
 A row whose gradient is not finite, or for which the module raises an error, contributes zero: what it
-contributes is a function of the row alone, and training does not depend on whether it can be computed.
+contributes is a function of the row alone, and training does not depend on whether it can be computed. Every call
+runs on a fresh copy of a module that is not known, on its own copy of the rows and from its own seed: how many calls
+were made before, and for which rows, leaves no trace.
 
-A matrix product may run in 8 or 10 bits (``torch.set_float32_matmul_precision``, TF32), and a factor rounded up
-by one part in 256 breaks the bound: where products are not exact, factors are multiplied in element by element.
+Norms of blocks are taken in the parameters' precision and joined in double: a block of m numbers has a norm that is
+wrong by at most a share (m + 2) u / 2 (a sum of m squares in any order; u = 2^-24), here 3.9e-6, inside the margin.
+Sums over rows are in double precision throughout, products included.
 """
 
 import contextlib
+import copy
 
 import torch
-from opacus import GradSampleModule
-from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import (
-    GradSampleModuleFastGradientClipping,
-)
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from skdptune._exceptions import CandidateRefusedError
+from skdptune.candidates.nets._captured import capture, check_rules, groups_of
+from skdptune.candidates.nets._known import is_known, resolve_mode, watch_shapes
+from skdptune.candidates.nets._modules import plain_torch
 
 __all__ = ["MODES", "clipper", "slice_rows"]
 
 # Norms are computed in floating point: what is clipped to this share of the bound lies below it.
 _MARGIN = 1 - 1e-5  # the private side
-_GHOST_MARGIN_CUDA = 1 - 2e-3  # its two backward passes may round to 10 bits in convolutions
+_BLOCK = 128  # numbers whose squares are added in single precision
+_CHUNK = 1 << 17  # numbers that are widened at a time
+_FORMED = 1 << 20  # numbers of per-row gradients that the ghost mode holds at a time
 _FATAL = (torch.OutOfMemoryError, MemoryError)
-_FULL = (torch.float32, torch.float64)
+_FAILURES = (Exception, SystemExit)
 
 
 class _Clipper:
-    """Base: batches in, clipped sums out, one tensor per trainable parameter.
+    """Base: batches in, clipped sums out, one tensor (in double precision) per trainable parameter.
 
     Parameters
     ----------
     module : torch.nn.Module
-        In training mode, on its device.
+        In training mode, on its device. Where it is not known it never runs itself; copies of it do.
     row_loss : RowLoss
     bounds : list of float
         One clipping bound ("flat"), or one for each trainable parameter ("per_layer").
     strict : bool, default=False
         True raises what a batch raises (the dry run); False leaves out the rows that cause it.
+    seeds : numpy.random.Generator, optional
+        Gives every batch a seed for torch's generator; None leaves that as it is.
     """
 
-    def __init__(self, module, row_loss, bounds, strict=False):
-        self.module = module
-        self.row_loss = row_loss
-        self.bounds = bounds
-        self.strict = strict
+    def __init__(self, module, row_loss, bounds, strict=False, seeds=None):
+        self.module, self.row_loss, self.bounds = module, row_loss, bounds
+        self.strict, self._seeds, self._seed = strict, seeds, None
         self.named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not self.named:
             raise CandidateRefusedError(
                 "module must have a parameter to train in every epoch; a callback froze the last one. Leave one free."
             )
-        self.hold()
+        self.known = is_known(module, row_loss.criterion)
+        self._handles = watch_shapes(module) if self.known else []
         self._setup()
 
     def _setup(self):
@@ -64,155 +70,216 @@ class _Clipper:
 
     def close(self):
         """Take everything off the module again."""
-
-    def reset(self):
-        """Forget what a batch that failed has left behind."""
+        for handle in self._handles:
+            handle.remove()
 
     def clipped_sum(self, x, y):
         """Return the sums of clipped gradients of the rows ``x`` with targets ``y``."""
+        self._seed = None if self._seeds is None else int(self._seeds.integers(2**62))
         try:
-            self.restore()
-            return self._sum(x, y)
-        except (Exception, SystemExit) as error:
+            return self._attempt(x, y)
+        except _FAILURES:
             if self.strict:
                 raise
-            self.reset()
-            return self._in_halves(x, y, error)
-
-    def _in_halves(self, x, y, error):
-        """Find the rows that fail and leave them out; halve a batch that exhausts the memory."""
-        n = y.shape[0]
-        fatal = isinstance(error, _FATAL)
-        if n <= 1:
-            if fatal:
-                raise error
+        # Rows that fail are replaced by copies of one that does not, so that the others meet the same shapes, masks
+        # and kernels as if nothing had happened, and count for nothing.
+        fine = self._fine_rows(x, y, tried=True)
+        if not bool(fine.any()):
             return self.zeros()
-        if fatal and torch.cuda.is_available():
+        place = torch.where(fine, torch.arange(len(fine), device=fine.device), torch.nonzero(fine)[0])
+        return self._in_pieces(slice_rows(x, place), y[place], fine)
+
+    def _fine_rows(self, x, y, tried=False):
+        """Return which rows can be processed, by halving what cannot."""
+        n = y.shape[0]
+        error = None
+        if not tried or n == 1:
+            try:
+                self._attempt(x, y)
+                return torch.ones(n, dtype=torch.bool, device=y.device)
+            except _FAILURES as raised:
+                error = raised
+        if n == 1:
+            self._blame(error, x, y)
+            return torch.zeros(1, dtype=torch.bool, device=y.device)
+        del error  # and with it what the failed pass keeps in memory
+        halves = slice(0, n // 2), slice(n // 2, n)
+        return torch.cat([self._fine_rows(slice_rows(x, half), y[half]) for half in halves])
+
+    def _blame(self, error, x, y):
+        """Raise where a single row exhausts the memory, unless it is the row: a row of zeros tells."""
+        if not isinstance(error, _FATAL):
+            return
+        if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        first = self.clipped_sum(slice_rows(x, slice(0, n // 2)), y[: n // 2])
-        second = self.clipped_sum(slice_rows(x, slice(n // 2, n)), y[n // 2 :])
-        return [a + b for a, b in zip(first, second, strict=True)]
+        try:
+            zero = {k: torch.zeros_like(v) for k, v in x.items()} if isinstance(x, dict) else torch.zeros_like(x)
+            self._attempt(zero, torch.zeros_like(y))
+        except _FATAL:
+            raise error from None
+        except _FAILURES:
+            return
+
+    def _in_pieces(self, x, y, fine):
+        """Return the sum over ``fine`` rows; a batch that does not go through as one is halved."""
+        n = y.shape[0]
+        try:
+            return self._attempt(x, y, fine)
+        except _FAILURES:
+            if n == 1:
+                return self.zeros()
+        halves = slice(0, n // 2), slice(n // 2, n)
+        parts = [self._in_pieces(slice_rows(x, half), y[half], fine[half]) for half in halves]
+        return [a + b for a, b in zip(*parts, strict=True)]
+
+    def _attempt(self, x, y, fine=None):
+        with plain_torch():
+            if self._seed is not None:
+                torch.manual_seed(self._seed)
+            return self._sum(*_copied(x, y), fine)
 
     def zeros(self):
         """Return the sums of an empty batch."""
-        return [torch.zeros_like(p, requires_grad=False) for _, p in self.named]
+        return [torch.zeros_like(p, requires_grad=False, dtype=_wide(p)) for _, p in self.named]
 
-    def hold(self):
-        """Take parameters and buffers as they stand, before a step has seen a row."""
-        self._held = [(t, t.detach().clone()) for t in (*self.module.parameters(), *self.module.buffers())]
-
-    def restore(self):
-        """Put parameters and buffers back: what forward wrote into them it wrote without noise."""
-        with torch.no_grad():
-            for tensor, start in self._held:
-                tensor.copy_(start)
-
-    def gradients(self, x, y):
-        """Return unclipped per-row gradients, or None where they are never formed (for the dry run)."""
-        return None
-
-    def _losses(self, module, x, y):
-        outputs = module(**x) if isinstance(x, dict) else module(x)
-        return self.row_loss(outputs, y)
+    def _fresh(self):
+        """Return ``(module, row_loss)`` to run once: what forward leaves behind goes with them."""
+        if self.known:
+            return self.module, self.row_loss
+        return copy.deepcopy((self.module, self.row_loss))
 
 
-def _factor(bound, norm):
+def _copied(x, y):
+    return ({k: v.clone() for k, v in x.items()} if isinstance(x, dict) else x.clone()), y.clone()
+
+
+def _losses(module, row_loss, x, y):
+    return row_loss(module(**x) if isinstance(x, dict) else module(x), y)
+
+
+def _wide(tensor):
+    return torch.float64 if tensor.device.type in ("cpu", "cuda") else tensor.dtype
+
+
+def _factor(bound, norm, dtype=torch.float32):
     """Return what brings rows of these norms to the bound: at most 1, and 0 where it cannot be told.
 
     A factor below the least normal number is kept to a few bits and may be rounded up by half of itself.
     """
     factor = (bound / norm).clamp(max=1.0)  # 1 for a zero gradient
-    return factor.masked_fill(~torch.isfinite(norm) | (factor < torch.finfo(norm.dtype).tiny), 0.0)
+    return factor.masked_fill(~torch.isfinite(norm) | (factor < torch.finfo(dtype).tiny), 0.0)
+
+
+def _lengths(g):
+    """Return the norms of the rows of ``g`` (n, size), in double precision, from blocks of ``_BLOCK`` numbers."""
+    if g.dtype == torch.float64:
+        return torch.linalg.vector_norm(g, dim=1)
+    n, size = g.shape
+    whole = size - size % _BLOCK
+    parts = [torch.linalg.vector_norm(g[:, :whole].reshape(n, -1, _BLOCK), dim=2)] if whole else []
+    if whole < size:
+        parts.append(torch.linalg.vector_norm(g[:, whole:], dim=1, keepdim=True))
+    return torch.linalg.vector_norm(torch.cat(parts, dim=1).to(_wide(g)), dim=1)
+
+
+def _weighted_sum(factor, g):
+    """Return ``factor @ g`` for rows ``g`` (n, size), in double precision, a few rows at a time."""
+    n, size = g.shape
+    rows = max(1, min(16, _CHUNK // size))
+    total = torch.zeros(size, dtype=_wide(g), device=g.device)
+    for start in range(0, n, rows):
+        part = slice(start, start + rows)
+        total += factor[part] @ g[part].to(_wide(g))
+    return total
 
 
 class _Materialised(_Clipper):
     """Clippers that hold one gradient per row in memory."""
 
-    def _sum(self, x, y):
-        return self._clip(self.gradients(x, y), y.shape[0])
+    def gradients(self, x, y):
+        """Return unclipped per-row gradients, one tensor (n, ...) for each trainable parameter."""
+        raise NotImplementedError
 
-    def _clip(self, gradients, n):
+    def _sum(self, x, y, fine):
+        n = y.shape[0]
         # in the parameter's own precision, whatever autocast made of the gradient
-        flat = [g.detach().to(p.dtype).reshape(n, -1) for g, (_, p) in zip(gradients, self.named, strict=True)]
-        norms = torch.stack([torch.linalg.vector_norm(g, dim=1) for g in flat])
+        gradients = zip(self.gradients(x, y), self.named, strict=True)
+        flat = [g.detach().to(p.dtype).reshape(n, -1) for g, (_, p) in gradients]
+        norms = torch.stack([_lengths(g) for g in flat])
         bad = ~torch.isfinite(norms).all(dim=0)
+        if fine is not None:
+            bad = bad | ~fine
         if bool(bad.any()):
             flat = [g.masked_fill(bad[:, None], 0.0) for g in flat]
             norms = norms.masked_fill(bad[None, :], 0.0)
         if len(self.bounds) == 1:
-            whole = torch.linalg.vector_norm(norms, dim=0)
-            factors = [_factor(self.bounds[0] * _MARGIN, whole)] * len(flat)
+            factors = [_factor(self.bounds[0] * _MARGIN, torch.linalg.vector_norm(norms, dim=0))] * len(flat)
         else:
-            factors = [
-                _factor(bound * _MARGIN, norm) for bound, norm in zip(self.bounds, norms, strict=True)
-            ]
-        exact = _products_are_exact(norms.device)
+            factors = [_factor(bound * _MARGIN, norm) for bound, norm in zip(self.bounds, norms, strict=True)]
         return [
-            (factor @ g if exact else (g * factor[:, None]).sum(0)).reshape(p.shape)
+            _weighted_sum(factor, g).reshape(p.shape)
             for factor, g, (_, p) in zip(factors, flat, self.named, strict=True)
         ]
-
-    def _check_rows(self, name, gradient, n):
-        if gradient is None or gradient.shape[0] != n:
-            came = "none" if gradient is None else f"{gradient.shape[0]} for {n} rows"
-            raise CandidateRefusedError(
-                f"parameter {name!r} of the module must get one gradient per row; got {came}: it is not used "
-                "in forward, or a layer sees another number of rows than the module. Freeze it "
-                "(requires_grad=False), remove it, keep rows first, or use grad_sample_mode='functorch'."
-            )
-
-
-class HooksClipper(_Materialised):
-    """Per-row gradients from Opacus' ``GradSampleModule``."""
-
-    def _setup(self):
-        self._wrapped = GradSampleModule(self.module, loss_reduction="sum", strict=False)
-
-    def close(self):
-        self.reset()
-        self._wrapped.remove_hooks()
-        _forget(self.module)
-
-    def reset(self):
-        _forget(self.module, keep_counters=True)
-
-    def gradients(self, x, y):
-        losses = self._losses(self._wrapped, x, y)
-        losses.sum().backward()
-        gradients = []
-        for name, p in self.named:
-            gradient = p.grad_sample if isinstance(p.grad_sample, torch.Tensor) else None
-            self._check_rows(name, gradient, y.shape[0])
-            gradients.append(gradient)
-            p.grad_sample, p.grad = None, None
-        return gradients
 
 
 class FunctorchClipper(_Materialised):
     """Each row differentiated by itself: rows cannot meet, whatever the module does."""
 
-    def _setup(self):
-        self._per_row = vmap(
-            grad(self._loss_of_one), in_dims=(None, None, 0, 0), randomness="different"
-        )
-
-    def _loss_of_one(self, parameters, constants, x, y):
-        def module(*args, **kwargs):
-            return functional_call(self.module, (parameters, constants), args, kwargs)
-
-        single = {k: v.unsqueeze(0) for k, v in x.items()} if isinstance(x, dict) else x.unsqueeze(0)
-        return self._losses(module, single, y.unsqueeze(0)).sum()
-
     def gradients(self, x, y):
-        parameters = {name: p.detach() for name, p in self.named}
-        constants = {n: p.detach() for n, p in self.module.named_parameters() if not p.requires_grad}
-        constants.update(self.module.named_buffers())
-        gradients = self._per_row(parameters, constants, x, y)
+        module, row_loss = self._fresh()
+        trained = {name for name, _ in self.named}
+        parameters = {name: p.detach() for name, p in module.named_parameters() if name in trained}
+        constants = {name: p.detach() for name, p in module.named_parameters() if name not in trained}
+        constants.update(module.named_buffers())
+
+        def loss_of_one(parameters, x, y):
+            def forward(*args, **kwargs):
+                return functional_call(module, (parameters, constants), args, kwargs)
+
+            single = {k: v.unsqueeze(0) for k, v in x.items()} if isinstance(x, dict) else x.unsqueeze(0)
+            return _losses(forward, row_loss, single, y.unsqueeze(0)).sum()
+
+        if y.shape[0] == 1 and not self.strict:
+            alone = grad(loss_of_one)(parameters, slice_rows(x, 0), y[0])
+            return [alone[name].unsqueeze(0) for name, _ in self.named]
+        per_row = vmap(grad(loss_of_one), in_dims=(None, 0, 0), randomness="different")
+        gradients = per_row(parameters, x, y)
         return [gradients[name] for name, _ in self.named]
 
 
-class GhostClipper(_Clipper):
-    """Norms of rows from one backward pass, the clipped sum from a second."""
+class _Captured(_Materialised):
+    """Clippers whose gradients are made of what the layers saw."""
+
+    def _setup(self):
+        check_rules(self.module)
+
+    def _calls(self, x, y):
+        """Return ``(calls, position of each parameter)``."""
+        module, row_loss = self._fresh()
+        calls = capture(module, lambda: _losses(module, row_loss, x, y), y.shape[0])
+        trained = {name: i for i, (name, _) in enumerate(self.named)}
+        return calls, {id(p): trained[name] for name, p in module.named_parameters() if name in trained}
+
+    def gradients(self, x, y):
+        calls, place = self._calls(x, y)
+        found = [None] * len(self.named)
+        for call in calls:
+            for p, g in call.gradients().items():
+                i = place[id(p)]
+                found[i] = g if found[i] is None else found[i] + g
+        n = y.shape[0]
+        return [
+            torch.zeros(n, *p.shape, dtype=p.dtype, device=p.device) if g is None else g
+            for g, (_, p) in zip(found, self.named, strict=True)
+        ]
+
+
+class HooksClipper(_Captured):
+    """All gradients are made once and kept."""
+
+
+class GhostClipper(_Captured):
+    """Gradients are made for their norms, and again for their sum, a few rows at a time."""
 
     def _setup(self):
         if len(self.bounds) > 1:
@@ -220,126 +287,77 @@ class GhostClipper(_Clipper):
                 "clipping must be 'flat' with grad_sample_mode='ghost'; got 'per_layer'. Ghost clipping has "
                 "one factor per row: use clipping='flat', or grad_sample_mode='hooks'."
             )
-        device = self.named[0][1].device
-        if not _products_are_exact(device):
-            raise CandidateRefusedError(
-                "grad_sample_mode='ghost' needs matrix products in full precision: its sum is one, and the bound of a "
-                "row with it. Call torch.set_float32_matmul_precision('highest'), or use grad_sample_mode='hooks'."
-            )
-        self._wrapped = _GhostModule(
-            self.module, loss_reduction="sum", strict=False, max_grad_norm=self.bounds[0]
-        )
-        cuda = device.type == "cuda"
-        self._margin = _GHOST_MARGIN_CUDA if cuda else _MARGIN
-
-    def close(self):
-        self.reset()
-        self._wrapped.remove_hooks()
-        _forget(self.module)
-
-    def reset(self):
-        _forget(self.module, keep_counters=True)
-        self._wrapped.enable_hooks()
+        super()._setup()
 
     def norms(self, x, y):
-        """Return ``(losses, norms)`` of the rows; the graph of the losses is kept."""
-        losses = self._losses(self._wrapped, x, y)
-        losses.sum().backward(retain_graph=True)
-        found = []
-        for name, p in self.named:
-            norm = p.__dict__.pop("_norm_sample", None)
-            if norm is None or norm.shape[0] != y.shape[0]:
-                raise CandidateRefusedError(
-                    f"parameter {name!r} of the module must get one gradient norm per row and got none: it is "
-                    "not used in forward. Freeze it (requires_grad=False), remove it, or use "
-                    "grad_sample_mode='functorch'."
-                )
-            if norm.dtype not in _FULL:
-                raise CandidateRefusedError(
-                    f"parameter {name!r} of the module must get its gradient in full precision with "
-                    f"grad_sample_mode='ghost'; got {norm.dtype}. Take autocast out of forward, or use "
-                    "grad_sample_mode='functorch'."
-                )
-            found.append(norm.detach().to(p.dtype))
-            p.grad = None
-        return losses, torch.linalg.vector_norm(torch.stack(found), dim=0)
+        """Return the norms of the rows' gradients, in double precision."""
+        return self._norms(groups_of(self._calls(x, y)[0]), y.shape[0])
 
-    def _sum(self, x, y):
-        losses, norms = self.norms(x, y)
-        finite = torch.isfinite(norms)
-        if not bool(finite.all()):  # a weight of zero would not silence an infinite derivative
-            self.reset()
-            if not bool(finite.any()):
-                return self.zeros()
-            return self._sum(slice_rows(x, finite), y[finite])
-        factor = _factor(self.bounds[0] * self._margin, norms)
-        self._wrapped.disable_hooks()
-        try:
-            (losses * factor).sum().backward()
-        finally:
-            self._wrapped.enable_hooks()
-        sums = []
-        for _, p in self.named:
-            sums.append(torch.zeros_like(p) if p.grad is None else p.grad.detach().clone())
-            p.grad = None
-        self.reset()
+    def _norms(self, groups, n):
+        parameter = self.named[0][1]
+        found = [torch.zeros(n, dtype=_wide(parameter), device=parameter.device)]
+        for group in groups:
+            if _is_product(group):
+                found += _product_norms(group[0])
+            else:
+                found.append(torch.cat([_lengths(flat) for _, flat in _formed(group, n)]))
+        return torch.linalg.vector_norm(torch.stack(found), dim=0)
+
+    def _sum(self, x, y, fine):
+        calls, place = self._calls(x, y)
+        groups, n = groups_of(calls), y.shape[0]
+        norms = self._norms(groups, n)
+        factor = _factor(self.bounds[0] * _MARGIN, norms)
+        good = torch.isfinite(norms) if fine is None else torch.isfinite(norms) & fine
+        sums = self.zeros()
+        for group in groups:
+            for p, total in (_product_sums if _is_product(group) else _formed_sums)(group, factor, good):
+                sums[place[id(p)]] += total.reshape(p.shape)
         return sums
 
 
-def _linear_norms(layer, activations, backprops):
-    """Norms of a linear layer's per-row gradients, without cancellation.
-
-    With one position per row the gradient is an outer product and its norm a product of norms. With
-    several positions it is formed: the usual Gram form subtracts large numbers, so that a row could
-    pass for short.
-    """
-    a, b = activations[0], backprops
-    if a.dtype not in _FULL or b.dtype not in _FULL:
-        return {p: b.new_zeros(len(b)) for p in layer.parameters(recurse=False)}  # refused by its type
-    norms = {}
-    if layer.weight.requires_grad:
-        if a.dim() == 2:
-            # in double precision: one factor may under- or overflow where the product does not
-            norms[layer.weight] = a.double().norm(dim=1) * b.double().norm(dim=1)
-        else:
-            gradient = torch.einsum("n...i,n...j->nij", b, a)
-            norms[layer.weight] = gradient.flatten(1).norm(dim=1)
-    if layer.bias is not None and layer.bias.requires_grad:
-        total = b if b.dim() == 2 else b.flatten(1, -2).sum(1)
-        norms[layer.bias] = total.norm(dim=1)
-    return norms
+def _is_product(group):
+    """Return whether each row's gradient is an outer product, whose norm is a product of norms."""
+    return len(group) == 1 and type(group[0].layer) is nn.Linear and group[0].a.dim() == 2
 
 
-def _products_are_exact(device):
-    """Return whether matrix products on ``device`` keep the bits of single precision."""
-    close = torch.full((128, 128), 1 + 2.0**-16, dtype=torch.float32, device=device)  # 1 in 8 or 10 bits
-    product = torch.mm(close, close)[0, 0].double().item() / 128
-    return abs(product - (1 + 2.0**-16) ** 2) < 1e-5
+def _product_norms(call):
+    # in double precision: one factor may under- or overflow where the product does not
+    a, b = (torch.linalg.vector_norm(t.to(_wide(t)), dim=1) for t in (call.a, call.b))
+    return [a * b if p is call.layer.weight else b for p in call.parameters()]
 
 
-class _GhostModule(GradSampleModuleFastGradientClipping):
-    """Opacus' module with the one norm rule above; other layers form their gradients in turn."""
-
-    NORM_SAMPLERS = {nn.Linear: _linear_norms}
-
-
-_TRACES = ("grad_sample", "_current_grad_sample", "_norm_sample", "summed_grad")
+def _product_sums(group, factor, good):
+    (call,) = group
+    b = call.b[good].to(factor.dtype) * factor[good, None]
+    for p in call.parameters():
+        yield p, b.T @ call.a[good].to(b.dtype) if p is call.layer.weight else b.sum(0)
 
 
-def _forget(module, keep_counters=False):
-    """Remove per-row state from parameters and layers."""
-    for p in module.parameters():
-        p.grad = None
-        for name in _TRACES:
-            p.__dict__.pop(name, None)
-        if keep_counters:
-            p.grad_sample = None
-            p._forward_counter = 0
-        else:
-            p.__dict__.pop("_forward_counter", None)
-    for layer in module.modules():
-        for name in ("activations", "max_batch_len"):
-            layer.__dict__.pop(name, None)
+def _formed(group, n):
+    """Yield ``(rows, gradients of all the group's parameters side by side)``, always in the same portions."""
+    parameters = _parameters_of(group)
+    rows = max(1, _FORMED // sum(p.numel() for p in parameters))
+    for start in range(0, n, rows):
+        part = slice(start, min(n, start + rows))
+        found = {}
+        for call in group:
+            for p, g in call.gradients(part).items():
+                g = g.to(p.dtype)
+                found[p] = found[p] + g if p in found else g
+        yield part, torch.cat([found[p].flatten(1) for p in parameters], dim=1)
+
+
+def _parameters_of(group):
+    return list(dict.fromkeys(p for call in group for p in call.parameters()))
+
+
+def _formed_sums(group, factor, good):
+    parameters = _parameters_of(group)
+    total = 0
+    for rows, flat in _formed(group, len(factor)):
+        total = total + _weighted_sum(factor[rows], flat.masked_fill(~good[rows, None], 0.0))
+    return zip(parameters, total.split([p.numel() for p in parameters]), strict=True)
 
 
 def slice_rows(x, where):
@@ -350,9 +368,10 @@ MODES = {"hooks": HooksClipper, "functorch": FunctorchClipper, "ghost": GhostCli
 
 
 @contextlib.contextmanager
-def clipper(mode, module, row_loss, bounds, strict=False):
+def clipper(mode, module, row_loss, bounds, strict=False, seeds=None):
     """Yield the clipper of ``mode`` on ``module`` and take it off again at the end."""
-    made = MODES[mode](module, row_loss, bounds, strict)
+    mode = resolve_mode(mode, module, row_loss.criterion)
+    made = MODES[mode](module, row_loss, bounds, strict, seeds)
     try:
         yield made
     finally:

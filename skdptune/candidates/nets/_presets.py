@@ -252,7 +252,7 @@ for _class in (DPLogisticRegression, DPLinearRegression):
     for _name, _value in {
         "optimizer": torch.optim.SGD,
         "clipping": "flat",
-        "grad_sample_mode": "hooks",
+        "grad_sample_mode": "auto",
         "predict_nonlinearity": "auto",
         "input_dtype": None,
         "callbacks": None,

@@ -154,6 +154,10 @@ class Rows:
 
 def _readable(part):
     if isinstance(part, torch.Tensor):
+        if part.layout != torch.strided:
+            raise InvalidParameterError("X must be a dense tensor; got a sparse one. Call .to_dense().")
+        if part.is_complex():
+            raise _complex()
         part = part.detach()
     elif issparse(part):
         part = part.tocsr()
@@ -162,7 +166,9 @@ def _readable(part):
     else:
         part = np.asarray(part)
     if isinstance(part, np.ndarray):
-        if part.dtype.kind not in "biuf":
+        if part.dtype.kind == "c":
+            raise _complex()
+        if part.dtype.kind not in "biuf" or part.dtype.itemsize > 8:  # torch has no longer floats
             part = _numeric(part)
         if not part.dtype.isnative:
             part = part.astype(part.dtype.newbyteorder("="))
@@ -171,10 +177,14 @@ def _readable(part):
     return part
 
 
+def _complex():
+    return InvalidParameterError("X must hold real numbers; got complex ones. Complex data not supported.")
+
+
 def _numeric(part):
     try:
         return part.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     # raised here: the error above quotes a cell
     raise InvalidParameterError("X must be numeric; it holds something else. Encode it with public categories.")

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError
-from skdptune._validation import check_integer, check_real
+from skdptune._validation import check_integer, check_real, invalid_value
 from skdptune.accounting import PrivacyCurve
 
 __all__ = ["COST_PARAMS", "SgdTerms", "sgd_terms", "steps_per_epoch"]
+
+LEAST_NOISE = 1e-6
 
 # Parameters that can change the cost of a training; the clipping norm scales signal and noise alike.
 COST_PARAMS = (
@@ -103,6 +105,8 @@ def sgd_terms(net, n_samples):
         low_open=True,
         advice="It is the noise over the clipping norm, e.g. 1.0.",
     )
+    if noise < LEAST_NOISE:
+        raise invalid_value("noise_multiplier", f"at least {LEAST_NOISE:g}", noise, "So little noise has no price.")
     if net.n_samples is not None:
         n_samples = check_integer("n_samples", net.n_samples, low=1)
     n_samples = max(1, int(n_samples))

@@ -84,7 +84,7 @@ class WrongRule(torch.autograd.Function):
 
 
 class Temperature(nn.Module):
-    """One number: its gradients per row look like norms per row."""
+    """One number, of a layer for which there is no rule."""
 
     def __init__(self):
         super().__init__()
@@ -95,23 +95,30 @@ class Temperature(nn.Module):
 
 
 class BehindWrongRule(nn.Module):
-    def __init__(self, scalar_first=False, dropout=0.0):
+    def __init__(self, dropout=0.0):
         super().__init__()
-        self.scale = Temperature() if scalar_first else nn.Identity()
         self.first, self.drop, self.last = nn.Linear(4, 5), nn.Dropout(dropout), nn.Linear(5, 2)
 
     def forward(self, x):
-        return self.last(self.drop(WrongRule.apply(self.first(self.scale(x)))))
+        return self.last(self.drop(WrongRule.apply(self.first(x))))
 
 
 @pytest.mark.parametrize("mode", ["hooks", "ghost"])
-@pytest.mark.parametrize(("dropout", "scalar_first"), [(0.0, False), (0.5, False), (0.0, True)])
-def test_gradients_are_compared_whatever_else_the_module_holds(mode, dropout, scalar_first):
-    net = DPNeuralNetClassifier(
-        BehindWrongRule, module__dropout=dropout, module__scalar_first=scalar_first, grad_sample_mode=mode
-    )
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_gradients_are_compared_with_or_without_masks(mode, dropout):
+    net = DPNeuralNetClassifier(BehindWrongRule, module__dropout=dropout, grad_sample_mode=mode)
     with pytest.raises(CandidateRefusedError, match="differs from the row's own gradient"):
         rehearse(net)
+
+
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_layers_without_a_rule_are_refused_by_name(mode):
+    module = nn.Sequential(Temperature(), nn.Linear(4, 2))
+    with pytest.raises(CandidateRefusedError, match=r"layer '0' \(Temperature\).*grad_sample_mode='functorch'"):
+        rehearse(DPNeuralNetClassifier(module, grad_sample_mode=mode))
+    rehearse(DPNeuralNetClassifier(module))
+    module[0].requires_grad_(False)
+    rehearse(DPNeuralNetClassifier(module, grad_sample_mode=mode))
 
 
 class MasksTwice(Small):
@@ -228,6 +235,12 @@ def test_a_schedule_is_checked_for_every_length():
     DPNeuralNetClassifier(Small, steps=2, lr_schedule=breaks_late).fit(ROWS, LABELS)
     with pytest.raises(CandidateRefusedError, match="finite non-negative"):
         DPNeuralNetClassifier(Small, steps=30, lr_schedule=breaks_late).fit(ROWS, LABELS)
+
+
+def test_every_step_of_a_schedule_is_checked():
+    for bad in (lambda step: float("nan") if step == 7 else 1.0, lambda step: 1 / (step - 7)):
+        with pytest.raises(CandidateRefusedError, match="step 7|non-negative"):
+            DPNeuralNetClassifier(Small, steps=30, lr_schedule=bad).fit(ROWS, LABELS)
 
 
 # ---- what later epochs do

@@ -230,3 +230,61 @@ def test_names_and_lengths_of_dicts():
     net = DPNeuralNetClassifier(TwoInputs, steps=2).fit({"table": table, "word": word}, CODES)
     with pytest.raises(InvalidParameterError, match="X must have at least one row; got none"):
         net.predict({"table": table[:0], "word": word[:0]})
+
+
+SECRET = 42.4242
+BAD = {
+    "complex rows": lambda: (BASE + SECRET * 1j, CODES),
+    "complex targets": lambda: (BASE, CODES + SECRET * 1j),
+    "one column without a second dimension": lambda: (BASE[:, 0] + SECRET, CODES),
+    "dates": lambda: (pd.DataFrame({"a": pd.date_range("2020-04-24", periods=40), "b": 1.0}), CODES),
+    "objects": lambda: (pd.DataFrame({"a": [{"value": SECRET}] * 40, "b": 1.0}), CODES),
+    "huge whole numbers": lambda: (pd.DataFrame({"a": [10**400 + 424242] * 40, "b": 1.0}, dtype=object), CODES),
+    "a dict of complex numbers": lambda: ({"x": BASE + SECRET * 1j}, CODES),
+    "a sparse tensor": lambda: (torch.tensor(BASE + SECRET).to_sparse(), CODES),
+    "a missing label": lambda: (BASE, pd.Series([pd.NA] + ["SECRET424"] * 39, dtype="string")),
+}
+
+
+def complaint(call):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call()
+    link, said = caught.value, ""
+    while link is not None:
+        said, link = said + str(link), None if link.__suppress_context__ else link.__cause__ or link.__context__
+    return said
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_complaints_quote_no_cell(case):
+    X, y = BAD[case]()
+    said = complaint(lambda: DPNeuralNetClassifier(steps=2).fit(X, y))
+    assert "424" not in said and "2020" not in said and len(said) < 400, said
+
+
+@pytest.mark.parametrize("case", ["complex rows", "complex targets", "one column without a second dimension"])
+def test_a_search_quotes_no_cell_either(case):
+    from skdptune import PrivateRandomSearchCV
+
+    X, y = BAD[case]()
+    said = complaint(lambda: PrivateRandomSearchCV(DPNeuralNetClassifier(steps=2), {"lr": [0.1]}).fit(X, y))
+    assert "424" not in said and len(said) < 400, said
+
+
+def test_rows_to_predict_must_be_like_those_of_fit():
+    said = complaint(lambda: DPNeuralNetClassifier(steps=2).fit(BASE, CODES).predict(BASE[0] + SECRET))
+    assert "Reshape your data" in said and "424" not in said
+    net = DPNeuralNetClassifier(TwoInputs, steps=2).fit({"table": BASE[:, :3], "word": np.ones((40, 2), int)}, CODES)
+    with pytest.raises(InvalidParameterError, match=r"table: shape \(3,\), word: shape \(2,\)\); got table"):
+        net.predict({"table": BASE[:, :3]})
+    with pytest.raises(InvalidParameterError, match="X must hold rows as in fit"):
+        DPNeuralNetClassifier(steps=2).fit(BASE, CODES).predict(torch.tensor(BASE[:, :2]))
+
+
+def test_kinds_of_numbers_that_torch_has_not():
+    assert trained(BASE.astype(np.longdouble)).predict(BASE).shape == (40,)
+    assert DPNeuralNetRegressor(steps=2).fit(BASE, torch.tensor(BASE[:, 0]).bfloat16()).predict(BASE).shape == (40,)
+    with torch.device("meta"):
+        assert DPNeuralNetClassifier(steps=2).fit(BASE, CODES).predict(BASE).shape == (40,)
+    with pytest.raises(InvalidParameterError, match="classes must be labels"):
+        DPNeuralNetClassifier(classes=[0, 1, np.nan]).fit(BASE, CODES)

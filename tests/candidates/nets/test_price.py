@@ -229,3 +229,23 @@ def test_a_level_out_of_reach():
         net.with_budget(PrivacyCurve.pure(1e-3), n_samples=10)
     with pytest.raises(InvalidParameterError, match="n_samples must be given"):
         net.with_budget(PrivacyCurve.gaussian(1.0))
+
+
+def test_rdp_of_terms_that_do_not_depend_on_the_number_of_rows():
+    net = DPNeuralNetClassifier(sample_rate=0.1, steps=20)
+    np.testing.assert_array_equal(net.rdp_curve([2, 8]), net.privacy_curve(500).rdp([2, 8]))
+    net = DPNeuralNetClassifier(n_samples=400)
+    np.testing.assert_array_equal(net.rdp_curve([2, 8]), net.privacy_curve(400).rdp([2, 8]))
+    with pytest.raises(CandidateRefusedError, match="n_samples of a net must be set for rdp_curve"):
+        DPNeuralNetClassifier(expected_batch_size=10).rdp_curve([2])
+
+
+@pytest.mark.parametrize("n_samples", [0, -5, 99.9, float("nan"), "many", True])
+def test_a_price_needs_a_number_of_rows(n_samples):
+    with pytest.raises((InvalidParameterError, InvalidTypeError), match="n_samples must be an integer"):
+        DPNeuralNetClassifier().privacy_curve(n_samples)
+
+
+def test_noise_too_small_to_be_priced():
+    with pytest.raises(InvalidParameterError, match="noise_multiplier must be at least"):
+        DPNeuralNetClassifier(noise_multiplier=1e-310).privacy_curve(10)

@@ -14,6 +14,7 @@ from sklearn.base import clone  # noqa: E402
 from torch import nn  # noqa: E402
 
 from skdptune import PrivateRandomSearchCV  # noqa: E402
+from skdptune._exceptions import CandidateRefusedError  # noqa: E402
 from skdptune.candidates import find_adapter  # noqa: E402
 from skdptune.candidates.nets import (  # noqa: E402
     DPLinearRegression,
@@ -236,3 +237,55 @@ def test_new_parameters_leave_a_fitted_net_as_it_is(net, params):
         np.testing.assert_array_equal(twin.predict_proba(ROWS), expected)
         assert twin.get_params() == net.get_params()
         twin.fit(ROWS, LABELS)
+
+
+class Logs(Small):
+    """Writes every batch into a list it was given."""
+
+    def __init__(self, log, **kwargs):
+        super().__init__(**kwargs)
+        self.log = log
+
+    def forward(self, x):
+        self.log.append(x.detach().clone())
+        return super().forward(x)
+
+
+class Maker:
+    """Builds modules that share its list."""
+
+    def __init__(self):
+        self.log = []
+
+    def __call__(self, n_features_in, n_outputs):
+        return Logs(self.log, n_features_in=n_features_in, n_outputs=n_outputs)
+
+
+class CopiesToItself:
+    def __init__(self):
+        self.log = []
+
+    def append(self, rows):
+        self.log.append(rows)
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+@pytest.mark.parametrize("mode", ["hooks", "functorch"])
+def test_what_forward_writes_into_its_maker_is_not_published(mode):
+    maker = Maker()
+    net = DPNeuralNetClassifier(maker, steps=3, sample_rate=1.0, grad_sample_mode=mode).fit(ROWS, LABELS)
+    assert maker.log == [] and net.module_.log == []
+    assert not any(planted in pickle.dumps(net) for planted in planted_bytes())
+    log = []
+    net = DPNeuralNetClassifier(Logs, module__log=log, steps=3, grad_sample_mode=mode).fit(ROWS, LABELS)
+    assert log == [] and net.module_.log == []
+    with pytest.raises(CandidateRefusedError, match="module__log must hold nothing that is shared between copies"):
+        net.set_params(module__log=[CopiesToItself()]).fit(ROWS, LABELS)
+
+
+def test_infer_keeps_nothing():
+    net = DPNeuralNetClassifier(Caches, steps=2).fit(ROWS, LABELS)
+    assert net.infer(torch.tensor(ROWS).float()).shape == (31, 2)
+    assert not hasattr(net.module_, "cache")

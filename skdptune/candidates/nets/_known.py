@@ -1,0 +1,165 @@
+"""Modules whose forward is known to treat each row by itself, by exact type and setting.
+
+For these, and only for these, rows cannot meet in a batch because of what the module *is*: a tree of torch's own
+layers, each of which works along the dimensions of one row. Everything else is code we have not read.
+"""
+
+import torch
+from torch import nn
+
+from skdptune._exceptions import CandidateRefusedError
+
+__all__ = ["is_known", "resolve_mode", "watch_shapes"]
+
+
+def _always(layer):
+    return True
+
+
+def _after_the_rows(*names):
+    """Return a condition: the dimensions named are given from the front, behind the rows."""
+    return lambda layer: all(isinstance(getattr(layer, name), int) and getattr(layer, name) >= 1 for name in names)
+
+
+def _not_the_rows(layer):
+    return isinstance(layer.dim, int) and layer.dim != 0  # counted from the end: see _least_dimensions
+
+
+def _plain_convolution(layer):
+    one_dimensional = type(layer) is nn.Conv1d
+    return layer.padding_mode == "zeros" and (one_dimensional or not isinstance(layer.padding, str))
+
+
+def _has_bias_or_nothing(layer):
+    return layer.weight is None or layer.bias is not None
+
+
+# type -> (condition on its settings, least number of dimensions of its input, rows included). With fewer, torch
+# takes the rows for channels, or normalises over them.
+_LAYERS = {
+    nn.Identity: (_always, 1),
+    nn.Linear: (_always, 2),
+    nn.Conv1d: (_plain_convolution, 3),
+    nn.Conv2d: (_plain_convolution, 4),
+    nn.Conv3d: (_plain_convolution, 5),
+    nn.Embedding: (lambda layer: layer.max_norm is None and not layer.sparse, 1),
+    nn.GroupNorm: (_always, 2),
+    nn.Flatten: (_after_the_rows("start_dim"), 2),
+    nn.Unflatten: (_after_the_rows("dim"), 2),
+    nn.Softmax: (_not_the_rows, 2),
+    nn.LogSoftmax: (_not_the_rows, 2),
+    nn.GLU: (_not_the_rows, 2),
+    nn.Dropout1d: (_always, 3),
+    nn.Dropout2d: (_always, 4),
+    nn.Dropout3d: (_always, 5),
+    nn.FeatureAlphaDropout: (_always, 3),
+    **dict.fromkeys((nn.Dropout, nn.AlphaDropout), (_always, 1)),
+    **dict.fromkeys((nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d), (_always, 3)),
+    **dict.fromkeys((nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d), (_always, 4)),
+    **dict.fromkeys((nn.MaxPool3d, nn.AvgPool3d, nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool3d), (_always, 5)),
+    **dict.fromkeys(
+        (
+            *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardtanh),
+            *(nn.Hardswish, nn.Hardsigmoid, nn.Sigmoid, nn.LogSigmoid, nn.Tanh, nn.Tanhshrink, nn.Softplus),
+            *(nn.Softsign, nn.Softshrink, nn.Hardshrink, nn.Threshold),
+        ),
+        (_always, 1),
+    ),
+}
+
+_CRITERIA = {
+    *(nn.CrossEntropyLoss, nn.NLLLoss, nn.BCELoss, nn.BCEWithLogitsLoss, nn.MultiMarginLoss, nn.SoftMarginLoss),
+    *(nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.PoissonNLLLoss),
+}
+
+
+def _own():
+    """Return this package's modules and nn.Sequential: their forward passes rows on to their children."""
+    from skdptune.candidates.nets._modules import MLP, TemperedSigmoid
+    from skdptune.candidates.nets._presets import LinearModel
+
+    return {nn.Sequential: 1, MLP: 2, TemperedSigmoid: 1, LinearModel: 2}
+
+
+_HOOKS = (
+    *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
+    *("_state_dict_hooks", "_load_state_dict_pre_hooks"),
+)
+_FORWARDS = {kind: kind.forward for kind in _LAYERS}  # as they were when this was read
+
+
+def _least_dimensions(layer):
+    """Return the least number of dimensions of the layer's input, or None where its forward is not known."""
+    kind = type(layer)
+    if "forward" in vars(layer) or "__call__" in vars(layer) or any(getattr(layer, name, None) for name in _HOOKS):
+        return None
+    if any(type(p) is not nn.Parameter for p in layer._parameters.values() if p is not None):
+        return None
+    if kind is nn.LayerNorm:  # with no dimension to spare it would normalise over the rows
+        return len(layer.normalized_shape) + 1 if _has_bias_or_nothing(layer) else None
+    if kind in _LAYERS:
+        condition, least = _LAYERS[kind]
+        if kind.forward is not _FORWARDS[kind] or not condition(layer):
+            return None
+        return max(least, 1 - layer.dim) if isinstance(getattr(layer, "dim", None), int) else least
+    return _own().get(kind)
+
+
+def is_known(module, criterion=None):
+    """Return whether rows cannot meet in ``module`` and ``criterion``, whatever they hold.
+
+    Examples
+    --------
+    >>> is_known(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), nn.CrossEntropyLoss())
+    True
+    >>> is_known(nn.Sequential(nn.Flatten(0), nn.Linear(3, 2)))
+    False
+    """
+    if criterion is not None and (type(criterion) not in _CRITERIA or "forward" in vars(criterion)):
+        return False
+    return all(_least_dimensions(layer) is not None for layer in module.modules())
+
+
+def watch_shapes(module):
+    """Make every layer of a known module check its input's number of dimensions; return what removes it again."""
+
+    def check(layer, inputs):
+        least = needed[layer]
+        if inputs[0].dim() < least:
+            raise CandidateRefusedError(
+                f"a {type(layer).__name__} of the module must get inputs of {least} dimensions, the rows first; got "
+                f"{inputs[0].dim()}: it would take the rows for something else. Put nn.Unflatten(1, ...) before it."
+            )
+        # on a GPU a code outside the table would stop the process, not the row
+        if type(layer) is nn.Embedding and inputs[0].is_cuda and bool(_outside(inputs[0], layer.num_embeddings)):
+            raise IndexError("a code lies outside the table of an Embedding")
+
+    needed = {layer: _least_dimensions(layer) for layer in module.modules()}
+    return [layer.register_forward_pre_hook(check) for layer in needed]
+
+
+def _outside(codes, size):
+    return ((codes < 0) | (codes >= size)).any()
+
+
+def resolve_mode(mode, module, criterion):
+    """Return the way to per-row gradients that ``grad_sample_mode`` stands for.
+
+    "auto" is "hooks" for known modules, and "functorch" for all others: sound by construction, either way.
+    """
+    if mode != "auto":
+        return mode
+    trained = all(has_rule(layer) for layer in module.modules() if trains(layer))
+    return "hooks" if trained and is_known(module, criterion) else "functorch"
+
+
+def trains(layer):
+    """Return whether the layer itself has a parameter to train."""
+    return any(p is not None and p.requires_grad for p in layer._parameters.values())
+
+
+def has_rule(layer):
+    """Return whether Opacus has a rule for the per-row gradients of this very type, one row of inputs per row."""
+    from opacus.grad_sample import GradSampleModule
+
+    return type(layer) in GradSampleModule.GRAD_SAMPLERS and type(layer) is not torch.nn.EmbeddingBag
