@@ -55,7 +55,7 @@ def document(report):
         "released": _released(spent),
         "never_published": [*(() if tries["certain"] else (_words.TRIES,)), *_words.NEVER_PUBLISHED],
         "assumptions": list(spent.assumptions),
-        "not_covered": list(_words.NOT_COVERED),
+        "not_covered": _not_covered(spent),
         "references": list(_words.REFERENCES),
         "versions": dict(spent.versions),
     }
@@ -124,6 +124,22 @@ def _score_noise(spent):
     }
 
 
+def _not_covered(spent):
+    score = _words.OTHER_SCORES if spent.test_score is None else _words.FURTHER_SCORES
+    return [score if text is _words.OTHER_SCORES else text for text in _words.NOT_COVERED]
+
+
+def _test_score(spent):
+    test = spent.test_score
+    if test is None:
+        return []
+    rows = f"{test.n_rows} test rows" if spent.relation != "add-remove" else "test rows (their number is private)"
+    return [
+        f"One score of the published model on {rows} put aside before the search, with noise. A test row pays for this "
+        "score and a searched row for the search; the price here is the larger of the two and holds for every row."
+    ]
+
+
 def _released(spent):
     settings = spent.settings
     score = "Its score on held-out private rows, with noise."
@@ -134,6 +150,7 @@ def _released(spent):
         "The settings of the best try.",
         score,
         model,
+        *_test_score(spent),
         "This price, with the settings it was computed from, the label set of a classifier and the names and number of "
         "columns.",
         "Where there is no try, or every try fails: instead of settings and score the fact that there are none"

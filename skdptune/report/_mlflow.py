@@ -1,5 +1,6 @@
 """A finished search in MLflow: what was published and what it cost, and nothing else."""
 
+import hashlib
 import math
 
 from sklearn.utils.validation import check_is_fitted
@@ -9,6 +10,9 @@ from skdptune._rounding import nats_up
 from skdptune._validation import invalid_type
 
 __all__ = ["log_to_mlflow", "mlflow_payload"]
+
+_LONGEST = 6000  # characters of a parameter's value that MLflow stores
+_KEPT = 400
 
 
 def mlflow_payload(search, delta=None):
@@ -36,7 +40,8 @@ def mlflow_payload(search, delta=None):
     Notes
     -----
     *Guarantee.* All of it is published by ``fit`` or known before it: logging it costs nothing. Epsilons in text are
-    rounded up.
+    rounded up. A text longer than MLflow takes (6,000 characters) ends early, with the SHA-256 of the whole: for
+    ``privacy.run_count`` of ``repr(search.privacy_spent_.run_count)``, which the report holds in full.
 
     Examples
     --------
@@ -67,7 +72,16 @@ def mlflow_payload(search, delta=None):
         }
     )
     metrics = {"best_score": float(search.best_score_), "epsilon": float(epsilon)}
+    params = {name: _fitting(text) for name, text in params.items()}
     return {"params": params, "metrics": {name: v for name, v in metrics.items() if math.isfinite(v)}}
+
+
+def _fitting(text):
+    """Return ``text``, or where MLflow would refuse it its beginning and a digest that tells it from all others."""
+    if len(text) <= _LONGEST:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+    return f"{text[:_KEPT]}... ({len(text)} characters, sha256 {digest})"
 
 
 def log_to_mlflow(search, delta=None, *, run_name=None):

@@ -84,8 +84,9 @@ def _released(found):
     if math.isfinite(found["epsilon"]):
         but = ", the seed excepted" if settings.get("seeded") else ""
         protected = (
-            "Every person whose row is among the private rows is protected, as far as the numbers below say, against "
-            f"everybody who sees what was released, whatever else they know{but}; not against those who hold the rows."
+            "Every person with exactly one row among the private rows is protected, as far as the numbers below say, "
+            f"against everybody who sees what was released, whatever else they know{but}; not against those who hold "
+            "the rows."
         )
     else:
         protected = "Nobody is known to be protected at this delta."
@@ -97,7 +98,8 @@ def _released(found):
 
 
 _CASES = {
-    "zero-out": "with that person's row in place and with the row blanked out",
+    "zero-out": "with that person's row in place and with the row blanked out (it still counts as a row, but nothing "
+    "it says is used)",
     "replace-one": "with that person's row and with any other row in its place",
     "add-remove": "with that person's row and without it",
 }

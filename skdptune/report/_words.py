@@ -1,9 +1,11 @@
 """The sentences of a report that depend on nothing but the kind of search."""
 
 __all__ = [
+    "FURTHER_SCORES",
     "METHODS",
     "NEVER_PUBLISHED",
     "NOT_COVERED",
+    "OTHER_SCORES",
     "QUESTIONS",
     "REFERENCES",
     "RELEASED_MODELS",
@@ -39,11 +41,20 @@ NEVER_PUBLISHED = (
     "random seeds, private rows, training histories, gradients",
 )
 
+OTHER_SCORES = (
+    "Scores of the published model on private rows, from score(), cross-validation or a test set: they carry no noise. "
+    "The best score of the search is covered; a test score made by release_test_score is covered by the report of that "
+    "score."
+)
+FURTHER_SCORES = (
+    "Any further score of the published model on private rows, from score(), cross-validation or the test rows. The "
+    "best score of the search and the one test score listed as released are covered."
+)
+
 NOT_COVERED = (
     "Other releases from the same rows: a second search or fit, also one whose result was thrown away, statistics, "
     "plots. Their prices add up; a ledger keeps the total, this report does not.",
-    "Scores of the published model on private rows, from score(), cross-validation or a test set. They carry no noise. "
-    "The best score of the search is covered.",
+    OTHER_SCORES,
     "Side channels: running time, memory and processor load, file sizes, exit codes, log lines, progress bars, "
     "checkpoints. They grow with the number of tries or show it, so they must stay with those who hold the rows.",
     "Those who hold the private rows and run the search, and whoever breaks into their machines.",
