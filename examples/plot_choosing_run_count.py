@@ -8,7 +8,7 @@ choices exactly: first for one mechanism, then for a target, and at last it asks
 
 # %%
 # Four distributions with the same mean of 10 tries. They differ in how often they make one try only, in how long the
-# longest searches get, and in what the tries buy: the share of all settings that the best try can be expected to beat.
+# longest searches get, and in what the tries buy: the share of all tries that the best one can be expected to beat.
 import time
 
 from skdptune.accounting import PrivacyCurve, best_of, optimal_run_count, plan

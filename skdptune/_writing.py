@@ -4,13 +4,30 @@ import contextlib
 import os
 import secrets
 import stat
+from unicodedata import category
 
 from skdptune._exceptions import InvalidParameterError, OutputError
 from skdptune._validation import invalid_type
 
-__all__ = ["write_text"]
+__all__ = ["obeyed", "plain", "write_text"]
 
 _NO_INHERIT = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+def obeyed(sign):
+    """Return whether a terminal or an editor may obey a character instead of showing it."""
+    return category(sign) in ("Cc", "Cf", "Zl", "Zp")
+
+
+def plain(text):
+    """Return text from a file without anything that a terminal would obey: control and direction signs are escaped.
+
+    Examples
+    --------
+    >>> plain("ward 3\\x1b[31m")
+    'ward 3\\\\x1b[31m'
+    """
+    return "".join(sign.encode("unicode_escape").decode() if obeyed(sign) else sign for sign in text)
 
 
 def write_text(path, text):

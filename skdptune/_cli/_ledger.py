@@ -69,7 +69,9 @@ def _check_not_the_ledger(output, path):
 
 
 def _text(data, entries):
-    order = "infinity (pure epsilons add up)" if data["order"] == float("inf") else as_given(data["order"])
+    endless, mixed = data["order"] == float("inf"), data["delta"] > 0
+    sums = "(epsilon, delta) promises" if mixed else "pure epsilons"
+    order = f"infinity ({sums} add up)" if endless else as_given(data["order"])
     facts = [
         ["ledger", plain(data["path"])],
         ["data set", plain(data["dataset"] or "-")],
@@ -84,10 +86,14 @@ def _text(data, entries):
     if not entries:
         return "\n".join([*lines, "", "no entries"])
     rows = [
-        [str(entry.seq), str(entry.when)[:19], entry.kind, plain(entry.what or ""), _amount(entry)] for entry in entries
+        [str(entry.seq), str(entry.when)[:19], entry.kind, plain(entry.what or ""), up(entry.rdp), up(entry.epsilon)]
+        for entry in entries
     ]
-    return "\n".join([*lines, "", table(["", "when (UTC)", "kind", "what", "epsilon"], rows, "><<<>")])
-
-
-def _amount(entry):
-    return "-" if entry.epsilon is None else up(entry.epsilon)
+    unit = "an epsilon" if endless else f"nats at Renyi order {order}"
+    aside = " (perhaps at a smaller delta than the ledger's)" if endless and mixed else ""
+    legend = (
+        f"charged: what was added to the total, {unit}{aside}; epsilon: what the entry alone costs at delta = "
+        f"{as_given(data['delta'])}. Both are rounded up."
+    )
+    head = ["", "when (UTC)", "kind", "what", "charged", "epsilon"]
+    return "\n".join([*lines, "", table(head, rows, "><<<>>"), "", wrapped(legend, 2, "")])

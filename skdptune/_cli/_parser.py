@@ -184,7 +184,8 @@ def _add_plan(commands):
         )  # fmt: skip
         group.add_argument("--means", nargs="+", type=number, metavar="M", help="means to show, instead of chosen ones")
         group.add_argument(
-            "--expected-quantile", type=number, metavar="Q", help="quantile that the best try must reach (default: 0.9)"
+            "--expected-quantile", type=number, metavar="Q",
+            help="quantile that the best try must reach, by its own score among all tries (default: 0.9)",
         )
         group.add_argument(
             "--success-share", type=number, default=0.05, metavar="S", help="share of good settings (default: 0.05)"

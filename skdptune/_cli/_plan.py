@@ -120,6 +120,8 @@ def _text(data):
         lines.append("TNB: truncated negative binomial")
     if any(">0" in row[1] for row in rows):
         lines.append("Poisson>0: Poisson, given that there is a try at all")
+    ranked = "expected quantile: where the best try stands among all tries by its own noisy score; by its worth, the "
+    lines.append(wrapped(ranked + "setting that wins stands no higher on average, and lower with noise", 2, ""))
     share = as_given(data["success_share"])
     lines.append(wrapped(f"success: chance that a try is among the best {share} of all settings", 2, ""))
     return "\n".join(lines)

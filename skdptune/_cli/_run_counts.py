@@ -4,7 +4,7 @@ import json
 
 from skdptune._cli._mechanisms import number, whole
 from skdptune._exceptions import InvalidParameterError
-from skdptune._rounding import significant_up
+from skdptune._rounding import significant_down, significant_up
 
 __all__ = ["RUN_COUNTS", "add_run_count", "builder", "run_count_of", "say"]
 
@@ -108,7 +108,7 @@ def say(count):
     p_zero = float(count.p_zero)
     data = {"run_count": as_dict(count), "mean_runs": float(count.mean), "runs_99": runs_99, "p_no_run": p_zero}
     none = f"; {significant_up(p_zero, 2)} of searches make none" if p_zero > 0 else ""
-    return data, f"{count!r}, mean {count.mean:.4g}; 99 % of searches make at most {runs_99}{none}"
+    return data, f"{count!r}, mean {significant_down(count.mean, 4)}; 99 % of searches make at most {runs_99}{none}"
 
 
 def as_dict(count):

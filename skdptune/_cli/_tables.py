@@ -4,9 +4,9 @@ import math
 import shutil
 import textwrap
 from decimal import Decimal
-from unicodedata import category
 
 from skdptune._rounding import to_places
+from skdptune._writing import plain
 
 __all__ = ["down", "plain", "round_safely", "table", "up", "width", "wrapped"]
 
@@ -79,18 +79,6 @@ def round_safely(value, significant, upwards):
     rounded = float(to_places(exact, significant - 1 - exact.adjusted(), up=upwards))
     # the nearest float of a decimal may lie on the other side of the value
     return max(rounded, value) if upwards else min(rounded, value)
-
-
-def plain(text):
-    """Return text from a file without anything that a terminal would obey: control and direction signs are escaped.
-
-    Examples
-    --------
-    >>> plain("ward 3\\x1b[31m")
-    'ward 3\\\\x1b[31m'
-    """
-    obeyed = ("Cc", "Cf", "Zl", "Zp")
-    return "".join(sign.encode("unicode_escape").decode() if category(sign) in obeyed else sign for sign in text)
 
 
 def wrapped(text, indent=0, first=None, columns=None):

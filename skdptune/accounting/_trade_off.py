@@ -92,7 +92,8 @@ def _conjugate(epsilons, deltas, alpha):
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
         # e^eps alpha in log space: e^eps alone may overflow
         taken = np.exp(epsilons + np.log(alpha)[:, None])
-        steep = 1 - deltas - taken - _ROUNDING * (1 + taken)  # rounded down: private side
+        # rounded down: private side; the error of the exponential grows with its argument
+        steep = 1 - deltas - taken - _ROUNDING * (1 + taken * (1 + 2 * epsilons))
         flat = np.exp(-epsilons) * (1 - deltas - alpha[:, None] - _ROUNDING) * (1 - _ROUNDING)  # rounded down
     best = np.maximum(steep, flat).max(axis=1, initial=0.0)
     return np.minimum(best, 1 - alpha)

@@ -68,7 +68,8 @@ def plan(
         ``expected_quantile`` (or the largest that fits, see ``target_epsilon``).
     expected_quantile : float, optional
         In (0, 1): E[K / (K + 1)] that the best row must reach. None: 0.9, except for a fixed curve
-        with a target, where it is maximised.
+        with a target, where it is maximised. It ranks tries by their own (noisy) scores; for the
+        setting that wins it is an upper limit, see :meth:`RunCount.expected_quantile`.
     success_share : float, default=0.05
         The share of good settings for the column ``success_probability``.
     max_mean, max_runs_99 : float, int, optional

@@ -162,7 +162,7 @@ def round_up(value, digits=3):
     >>> round_up(1.8361), round_up(0.1), round_up(float("inf"))
     ('1.837', '0.100', 'inf')
     >>> round_up(1.0000000000000002), round_up(1.234e-7), round_up(0.0)
-    ('1.001', '1.24e-7', '0.000')
+    ('1.001', '1.24e-07', '0.000')
     """
     if 0 < value < 10.0**-digits:
         return significant_up(value, digits)

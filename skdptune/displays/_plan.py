@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 
 from skdptune._exceptions import PricingError
-from skdptune._rounding import percent_as_given
+from skdptune._rounding import percent_as_given, significant_down
 from skdptune._validation import check_choice, check_instance, invalid_type, invalid_value
 from skdptune.accounting import Plan, PrivacyCurve, plan
 from skdptune.accounting._optimal import NAMED
@@ -18,7 +18,10 @@ from skdptune.run_counts import Fixed
 
 __all__ = ["PlanDisplay"]
 
-GAINS = {"expected_quantile": "expected quantile of the best try", "success_probability": "probability of a good try"}
+GAINS = {
+    "expected_quantile": "expected quantile of the best try (by its own score)",
+    "success_probability": "probability of a good try",
+}
 COSTS = {"search_epsilon": "epsilon of the whole search (nats)", "single_run_epsilon": "epsilon of a single run (nats)"}
 _MEANS = (1.5, 2, 3, 5, 8, 13, 20, 35, 60)
 
@@ -61,6 +64,9 @@ class PlanDisplay:
     -----
     *Guarantee.* Every marker is computed: its epsilon is an upper bound, written numbers are rounded up. Lines between
     markers only guide the eye; nothing is claimed there.
+
+    The expected quantile ranks tries by their own (noisy) scores, not settings by their worth: see
+    :meth:`RunCount.expected_quantile <skdptune.run_counts.RunCount.expected_quantile>`.
 
     References
     ----------
@@ -105,7 +111,8 @@ class PlanDisplay:
         n_samples : int, optional
             The public number of rows, before a fit.
         delta : float in [0, 1), optional
-            None: the largest power of ten that is at most 1 / (10 n_samples).
+            None: ``default_delta`` of what the search spends, at which its report states the price: its own ``delta``,
+            else the largest power of ten that is at most 1 / (10 n_samples).
         ax, **options
             See :meth:`from_curve`.
 
@@ -137,7 +144,7 @@ class PlanDisplay:
         if spent.refit is not None:
             advice = "Draw one run with from_curve(search.privacy_cost().single_run, delta)."
             raise invalid_value("estimator", "a search without refit=True, whose refit is not drawn", estimator, advice)
-        delta = sources.default_delta(spent.n_samples) if delta is None else delta
+        delta = spent.default_delta if delta is None else delta
         return cls.from_curve(PrivacyCurve.worst(list(spent.row_curves)), delta, ax=ax, **options)
 
     @classmethod
@@ -406,7 +413,7 @@ def _spoken(name):
 def _row_name(row, best):
     kind = "" if row["kind"] == "named" or row["kind"] in row["distribution"] else f" ({row['kind']})"
     mark = "best: " if best else ""
-    mean = f"{row['mean']:.3g}" if row["mean"] < 100 else f"{row['mean']:,.0f}"
+    mean = significant_down(float(f"{row['mean']:.12g}"))  # down: at a smaller mean the epsilon beside it still holds
     return f"{mark}{_spoken(row['distribution'])}{kind}\nmean {mean}, 99 % within {row['runs_99']:,} tries"
 
 

@@ -131,7 +131,9 @@ class PrivacyProfileDisplay:
         ----------
         spent : PrivacySpent
         delta : float, optional
-            Where epsilons are marked. None: the largest power of ten that is at most 1 / (10 n_samples).
+            Where epsilons are marked. None: ``spent.default_delta``, at which the report states the price: the search's
+            own ``delta``, else the largest power of ten that is at most 1 / (10 n_samples). (Of a search with
+            ``delta=0``: 1e-6, since the axis has no 0.)
         single_run, closed_form, lower_bound : bool, default=True
             Whether to draw them, where they exist. With ``refit=True`` no lower bound is known.
         ax, delta_min, n_points, **plot_options
@@ -142,7 +144,7 @@ class PrivacyProfileDisplay:
         PrivacyProfileDisplay
         """
         drawing.pyplot(f"{cls.__name__}.from_spent")
-        delta = sources.default_delta(spent.n_samples) if delta is None else delta
+        delta = sources.marked_delta(spent) if delta is None else delta
         extra = {"single run": spent.single_run} if single_run else {}
         closed = sources.closed_form_spent(spent) if closed_form else None
         if closed is not None:

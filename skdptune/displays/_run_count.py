@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from skdptune._exceptions import InvalidParameterError
+from skdptune._rounding import significant_down
 from skdptune._validation import check_choice, check_instance, invalid_type, invalid_value
 from skdptune.displays import _drawing as drawing
 from skdptune.displays import _sources as sources
@@ -42,7 +43,9 @@ class RunCountDisplay:
     Notes
     -----
     The third panel is 1 - f(1 - share), f the generating function of K. Expected quantiles are in its legend, rounded
-    down.
+    down, as means are in names. They are about tries: where the best try stands among all tries by its own score, the
+    noise of training and scoring included. Among *settings*, by what each is worth, the winner stands lower on average;
+    the panel likewise says how likely a good setting is tried, not how likely it wins.
 
     References
     ----------
@@ -64,7 +67,7 @@ class RunCountDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, n_samples=None, kind=None, ax=None, **plot_options):
-        """Draw the distribution that a search draws its number of tries from: ``n_iter``.
+        """Draw the distribution that a search draws its number of tries from: ``n_iter``, after a fit what that was.
 
         Parameters
         ----------
@@ -81,7 +84,8 @@ class RunCountDisplay:
         """
         drawing.pyplot(f"{cls.__name__}.from_estimator")
         sources.check_search(estimator, n_samples)
-        count = estimator.run_count if hasattr(estimator, "run_count") else as_run_count(estimator.n_iter)
+        spent = getattr(estimator, "privacy_spent_", estimator)  # fitted: what was drawn from, whatever was set since
+        count = spent.run_count if hasattr(spent, "run_count") else as_run_count(estimator.n_iter)
         return cls.from_run_count(count, kind=kind, ax=ax, **plot_options)
 
     @classmethod
@@ -257,9 +261,15 @@ def _free(name, taken):
 def _short(count):
     """A name that fits into a legend: large tables of probabilities are left out."""
     arguments = {name: value for name, value in count._arguments().items() if name not in ("pmf", "wishes")}
-    inside = ", ".join(f"{n}={v:.4g}" if isinstance(v, float) else f"{n}={v!r}" for n, v in arguments.items())
+    inside = ", ".join(f"{n}={_written(n, v)}" for n, v in arguments.items())
     text = f"{type(count).__name__}({inside})"
     return text if len(text) <= 60 else type(count).__name__
+
+
+def _written(name, value):
+    if not isinstance(value, float):
+        return repr(value)
+    return significant_down(value, 4) if name == "mean" else f"{value:.4g}"  # a mean down, as in every table
 
 
 def _far(count):

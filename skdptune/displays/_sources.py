@@ -10,7 +10,7 @@ from skdptune.accounting import PrivacyCurve, best_of
 from skdptune.accounting._exact import exact_epsilon
 from skdptune.accounting.selection import SelectedCurve
 
-__all__ = ["closed_form_of", "closed_form_spent", "common_relation", "default_delta", "lower_bound", "named_curves"]
+__all__ = ["closed_form_of", "closed_form_spent", "common_relation", "lower_bound", "marked_delta", "named_curves"]
 __all__ += ["beside", "check_search", "spent_by"]
 
 
@@ -70,12 +70,12 @@ def check_search(estimator, n_samples=None):
     return estimator
 
 
-def default_delta(n_samples):
-    """Return the largest power of ten that is at most 1 / (10 n_samples); 1e-6 where n is private."""
-    if not n_samples:
-        return 1e-6
-    power = math.floor(-math.log10(10 * n_samples) + 1e-12)
-    return float(f"1e{power}")
+def marked_delta(spent):
+    """Return where epsilons are marked on a logarithmic axis: at the delta of the search's report, unless that is 0.
+
+    A search whose target is at delta 0 holds at every other one, too: 1e-6 stands for them.
+    """
+    return spent.default_delta or 1e-6
 
 
 def closed_form_of(curve):

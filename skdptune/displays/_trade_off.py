@@ -11,9 +11,6 @@ from skdptune.displays._base import CurvesDisplay
 
 __all__ = ["TradeOffDisplay", "trade_off_points"]
 
-_STEEPEST = 30.0  # nats: corners of steeper lines lie within e^-30 of the axes
-
-
 def trade_off_points(curve):
     """Return the corners of the trade-off curve: straight lines between them are the curve itself.
 
@@ -32,7 +29,8 @@ def trade_off_points(curve):
         Lower bounds of the type II error.
     """
     epsilons, deltas = profile_nodes(curve)
-    slopes, heights = _hull(np.exp(epsilons[epsilons <= _STEEPEST]), 1 - deltas[epsilons <= _STEEPEST])
+    # every line, however steep: the curve is convex, so a chord that leaves a corner out would lie above it
+    slopes, heights = _hull(np.exp(epsilons), 1 - deltas)
     corners = np.diff(heights) / np.diff(slopes) if slopes.size > 1 else np.empty(0)
     corners = np.unique(np.clip(corners, 0.0, 1.0))
     mirrored = np.clip(trade_off(curve, np.append(0.0, corners)), 0.0, 1.0)  # the curve is its own inverse

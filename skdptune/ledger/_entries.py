@@ -5,8 +5,12 @@ import io
 import json
 from dataclasses import asdict, dataclass, fields
 
+from skdptune._writing import obeyed, plain
+
 __all__ = ["LedgerEntry", "PlannedEntry", "entries_as_csv", "entries_as_json"]
 
+_AMOUNTS = ("rdp", "aside", "epsilon")
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are wide ones
 _CURATORS = frozenset({"when", "user", "token", "hash"})
 
 
@@ -78,7 +82,7 @@ class LedgerEntry:
     def from_row(cls, row):
         """Return the entry that a row of the file describes."""
         values = {field.name: row[field.name] for field in fields(cls)}
-        for name in ("rdp", "aside", "epsilon"):
+        for name in _AMOUNTS:
             values[name] = float(values[name])
         values["assumptions"] = tuple(values["assumptions"])
         values["versions"] = tuple(tuple(pair) for pair in values["versions"])
@@ -93,7 +97,7 @@ class LedgerEntry:
         values = asdict(self)
         if public:
             values = {name: value for name, value in values.items() if name not in _CURATORS}
-        for name in ("rdp", "aside", "epsilon"):
+        for name in _AMOUNTS:
             values[name] = plain_number(values[name])
         values["assumptions"] = list(values["assumptions"])
         values["versions"] = dict(values["versions"])
@@ -139,11 +143,21 @@ def plain_number(value):
 def entries_as_json(header, entries, public):
     """Return strict JSON of a whole ledger."""
     content = {**header, "entries": [entry.to_dict(public) for entry in entries]}
-    return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False)
+    # the same values, without anything that a terminal would obey
+    return "".join(_escaped(sign) if obeyed(sign) and sign != "\n" else sign for sign in text) + "\n"
+
+
+def _escaped(sign):
+    return f"\\u{ord(sign):04x}" if ord(sign) < 0x10000 else json.dumps(sign)[1:-1]
 
 
 def entries_as_csv(entries, public):
-    """Return one line per entry under a header of field names; lists are joined by " | "."""
+    """Return one line per entry under a header of field names; lists are joined by " | ".
+
+    Texts are for people: control and direction signs are escaped as in ``ledger show``, and one that a spreadsheet
+    would take for a formula has an apostrophe before it. The JSON holds them unchanged.
+    """
     names = [field.name for field in fields(LedgerEntry) if not (public and field.name in _CURATORS)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -152,5 +166,15 @@ def entries_as_csv(entries, public):
         values = entry.to_dict(public)
         values["assumptions"] = " | ".join(values["assumptions"])
         values["versions"] = " | ".join(f"{name} {version}" for name, version in values["versions"].items())
-        writer.writerow(["" if values[name] is None else values[name] for name in names])
+        writer.writerow([_cell(values[name], name in _AMOUNTS) for name in names])
     return out.getvalue()
+
+
+def _cell(value, amount):
+    """Return what stands in a cell; an amount is a number, negative or "-inf" as it may be, and never guarded."""
+    if value is None:
+        return ""
+    if amount or not isinstance(value, str):
+        return value
+    text = plain(value)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text

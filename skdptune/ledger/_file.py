@@ -247,7 +247,11 @@ class LedgerFile:
         return _written(path, entries_as_json(header, self.entries(), public), self.path)
 
     def to_csv(self, path=None, *, public=False):
-        """Return the history as CSV with a header, one line per entry; see :meth:`to_json`."""
+        """Return the history as CSV with a header, one line per entry; see :meth:`to_json`.
+
+        For spreadsheets: control signs in texts are escaped, and a text that starts with ``=``, ``+``, ``-`` or ``@``
+        has an apostrophe before it, so that it is no formula.
+        """
         return _written(path, entries_as_csv(self.entries(), public), self.path)
 
     def summary(self):

@@ -92,7 +92,12 @@ def remarks(ledger, entries, plan, sole):
     if not entries:
         return ()
     if math.isinf(ledger.order):
-        return (f"Promises add up. Whatever is charged, in whatever order, the guarantee is {budget}.",)
+        smaller = (
+            " Each is made at a delta of its own; where that is less than the ledger's, its epsilon may be more than "
+            "what the charge alone would cost at the ledger's delta."
+        )
+        kept = f"Whatever is charged, in whatever order, the guarantee is {budget}."
+        return (f"Promises add up.{smaller if ledger.delta > 0 else ''} {kept}",)
     return (
         f"Charges may be chosen one after another, so they are added up at one Renyi order ({as_given(ledger.order)}) "
         "and converted to an epsilon: the first one also pays for the conversion, and \"spent\" may be more than what "

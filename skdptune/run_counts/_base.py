@@ -6,7 +6,6 @@ import numbers
 
 import numpy as np
 
-from skdptune._exceptions import InvalidParameterError
 from skdptune._validation import (
     check_instance,
     check_integer,
@@ -360,12 +359,19 @@ class RunCount:
         return high
 
     def expected_quantile(self):
-        """Expected quantile of the best run among all settings.
+        """Expected quantile of the best run, by its own score, among all runs that could have been drawn.
 
         Returns
         -------
         float
             E[K / (K + 1)], in [0, 1): no run counts as quantile 0.
+
+        Notes
+        -----
+        A run is a setting, a training and a score, each drawn at random. 0.9 means that the best run is expected to
+        score higher than 90 % of runs. That is an upper limit for the *setting* that wins: where scores are noisy or
+        training is random, it is expected to be better than fewer than 90 % of the settings, since luck wins, too. Only
+        if a setting determined its score would the two be the same.
 
         References
         ----------
@@ -460,8 +466,8 @@ def from_dict(values):
         raise invalid_value('values["type"]', "the name of a run-count distribution", kind, advice)
     try:
         return _KINDS[kind]._from_json(arguments)
-    except (TypeError, KeyError) as error:
-        if isinstance(error, InvalidParameterError) or type(error).__module__ != "builtins":
+    except (TypeError, KeyError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
+        if type(error).__module__ != "builtins":  # our own say what was wrong
             raise
         text = f"the arguments of {kind}"
         raise invalid_value("values", text, sorted(arguments), "Pass what to_dict returned.") from None

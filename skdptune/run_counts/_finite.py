@@ -177,7 +177,16 @@ class Finite(_TabulatedRunCount):
 
     @classmethod
     def _from_json(cls, arguments):
-        return cls(pmf={k: value for k, value in arguments["pmf"]})
+        pairs = arguments["pmf"]
+        expected = "a list of pairs [number of runs, probability] in a dictionary, such as [[1, 0.5], [2, 0.5]]"
+        if not isinstance(pairs, (list, tuple)):
+            raise invalid_type("pmf", expected, pairs)
+        if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
+            raise invalid_value("pmf", expected, pairs)
+        # each checked by itself: in a mapping a number that comes twice would hide the first
+        if len({check_integer("a number of runs in pmf", k, low=0) for k, _ in pairs}) < len(pairs):
+            raise invalid_value("pmf", "pairs [number of runs, probability] with different numbers of runs", pairs)
+        return cls(pmf=dict(map(tuple, pairs)))
 
     @functools.cached_property
     def _log_table(self):

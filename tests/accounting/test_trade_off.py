@@ -39,6 +39,17 @@ def test_pure_and_approximate_are_exact(epsilon):
     assert np.all(found <= truth) and np.allclose(found, truth, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 31.0, 300.0, 700.0])
+def test_large_exponents_round_down_too(epsilon):
+    mpmath = pytest.importorskip("mpmath")
+    alphas = np.exp(-epsilon) * np.geomspace(1e-3, 0.999, 200)
+    found = trade_off(PrivacyCurve.pure(epsilon), alphas)
+    with mpmath.workdps(40):
+        ratio = mpmath.exp(mpmath.mpf(epsilon))
+        for value, alpha in zip(found, map(mpmath.mpf, alphas.tolist()), strict=True):
+            assert mpmath.mpf(float(value)) <= max(1 - ratio * alpha, (1 - alpha) / ratio)
+
+
 def neyman_pearson(pair, alphas):
     """Type II errors of the best tests of P against Q, by adding atoms in order of their ratio."""
     # the test says Q: it takes atoms of the lowest P / Q first, starting with those that P cannot give

@@ -49,6 +49,43 @@ def test_show_of_pure_budgets(ask, tmp_path, monkeypatch):
     assert data["spent"] == 0.5
 
 
+def test_show_of_promises_tells_what_was_charged(ask, tmp_path, monkeypatch):
+    """At order infinity a charge may be priced at a smaller delta, and then costs more than alone."""
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger("endless.db", epsilon=1.0, delta=1e-6, order=float("inf"))
+    entry = ledger.charge_curve(PrivacyCurve.gaussian(40.0), "a mean")
+    assert entry.rdp == ledger.spent > 2 * entry.epsilon
+    text = ask("ledger show endless.db").out
+    words = " ".join(text.split())
+    assert "pure epsilons" not in words and "(epsilon, delta) promises add up" in words
+    head, row = (next(line for line in text.splitlines() if mark in line) for mark in ("when (UTC)", "a mean"))
+    assert head.split()[-2:] == ["charged", "epsilon"]
+    charged, alone = map(float, row.split()[-2:])
+    assert entry.rdp <= charged < 1.01 * entry.rdp and entry.epsilon <= alone < 1.01 * entry.epsilon
+    assert "what was added to the total" in words and "its epsilon may be more than what the charge alone" in words
+    assert max(map(len, text.splitlines())) < 80
+
+
+def test_export_is_safe_for_terminals_and_spreadsheets(ask, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger("odd.db", epsilon=9.0, delta=1e-6)
+    texts = ["=HYPERLINK(1)\x1b[2J", "+1", " -1", "@a", "\uff1d1", "plain \u202e\x9b", "a-b = c"]
+    for text in texts:
+        ledger.charge_curve(PrivacyCurve.gaussian(90.0), text)
+    ledger.reserve("x", PrivacyCurve.gaussian(90.0))
+    ledger.release("x", "no need")
+    out = ask("ledger export odd.db --format csv").out
+    assert not any(sign in out for sign in "\x1b\x9b\u202e")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["what"] for row in rows[:7]] == [
+        "'=HYPERLINK(1)\\x1b[2J", "'+1", "' -1", "'@a", "'\uff1d1", "plain \\u202e\\x9b", "a-b = c",
+    ]  # fmt: skip
+    assert float(rows[-1]["rdp"]) < 0  # a number is no formula
+    out = ask("ledger export odd.db").out
+    assert not any(sign in out for sign in "\x1b\x9b\u202e")
+    assert [entry["what"] for entry in json.loads(out)["entries"]][:7] == texts  # the JSON holds them as they are
+
+
 def test_export(ask, ledger, tmp_path):
     rows = list(csv.DictReader(io.StringIO(ask("ledger export budget.db --format csv").out)))
     assert [row["what"] for row in rows] == ["a mean", NOTE]

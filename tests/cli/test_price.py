@@ -129,6 +129,14 @@ def test_a_distribution_goes_round_by_json(ask):
     assert from_dict(data["run_count"]) == AtMost(Geometric(4), 9)
 
 
+@pytest.mark.parametrize("pmf", ['{"1": 0.5, "2": 0.5}', '{"x": 1}', "[[1]]", '{"1": 1e999}'])
+def test_a_table_in_another_form_is_a_wrong_argument(ask, pmf):
+    count = f'{{"type": "Finite", "pmf": {pmf}}}'
+    found = ask("price", "pure", "--epsilon", "1", "--delta", "0", "--run-count-json", count)
+    assert (found.code, found.err.count("\n")) == (2, 1)
+    assert "[[1, 0.5], [2, 0.5]]" in found.err
+
+
 def test_refit_is_added(ask):
     line = "price gaussian --noise-multiplier 3 --mean 4 --delta 1e-5 --json"
     plain, refit = ask(line).json, ask(line + " --refit").json

@@ -1,5 +1,6 @@
 """What the displays draw: the data of their artists, on every kind of axes."""
 
+import dataclasses
 import inspect
 import math
 import subprocess
@@ -131,6 +132,16 @@ def test_profile_of_a_search_before_and_after_its_fit(drawn):
     assert spent.marks["closed form"] == pytest.approx(fitted.privacy_spent_.closed_form_epsilon(1e-3))
     again = PrivacyProfileDisplay.from_spent(fitted.privacy_spent_, n_points=5, single_run=False, closed_form=False)
     assert list(again.lines_) == ["whole search"]
+
+
+@pytest.mark.parametrize(("own", "wanted"), [(1e-9, 1e-9), (1e-3, 1e-3), (0.0, 1e-6)])
+def test_displays_mark_the_delta_of_the_report(own, wanted):
+    price = search(delta=1e-9).privacy_cost(100)
+    spent = dataclasses.replace(price, settings=dataclasses.replace(price.settings, delta=own))
+    assert spent.default_delta == own
+    assert PrivacyProfileDisplay.from_estimator(spent, n_points=3).marked_delta == wanted
+    if own:
+        assert PlanDisplay.from_estimator(spent, run_counts=[Geometric], means=[2.0, 4.0]).delta == own
 
 
 def test_profile_with_a_refit_has_no_lower_bound():
@@ -519,6 +530,18 @@ def test_run_count_of_searches_curves_and_one_panel(drawn):
     assert list(RunCountDisplay.from_curve(SEARCH).counts) == ["Logarithmic(mean=10)"]
     spent = search().privacy_cost(100)
     assert list(RunCountDisplay.from_estimator(spent).counts) == ["Geometric(mean=5)"]
+
+
+def test_run_count_of_a_fitted_search_is_what_was_spent():
+    fitted = search(n_iter=Geometric(3)).fit(np.zeros((40, 1)), np.tile([0, 1], 20))
+    fitted.set_params(n_iter=Fixed(1))
+    assert list(RunCountDisplay.from_estimator(fitted, kind="pmf").counts) == ["Geometric(mean=3)"]
+
+
+def test_means_in_names_are_rounded_down():
+    assert list(RunCountDisplay.from_run_count(Poisson(16.21999), kind="pmf").counts) == ["Poisson(mean=16.21)"]
+    table = plan(SINGLE, None, 1e-5, run_counts=[Geometric(2.9999)], optimise=False)
+    assert "mean 2.99," in PlanDisplay.from_plan(table).ax_.get_yticklabels()[0].get_text()
 
 
 def test_run_count_refusals():

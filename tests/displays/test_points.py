@@ -137,6 +137,35 @@ def test_trade_off_lines_never_lie_above_the_bound(name):
     assert np.all(np.interp(at, alpha, beta) <= trade_off(curve, at) + 1e-10)
 
 
+STEEP = {  # all that is known of these lies above 30 nats
+    "pure 31": PrivacyCurve.pure(31.0),
+    "pure 40": PrivacyCurve.pure(40.0),
+    "pure 700": PrivacyCurve.pure(700.0),
+    "pure 800": PrivacyCurve.pure(800.0),
+    "zcdp 50": PrivacyCurve.zcdp(50.0),
+    "approximate 50": PrivacyCurve.approximate(50.0, 1e-3),
+    "search": best_of(PrivacyCurve.pure(20.0), Fixed(5)),
+}
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_steep_trade_off_lines_never_lie_above_the_bound(name):
+    curve = STEEP[name]
+    alpha, beta = trade_off_points(curve)
+    assert np.all(np.diff(alpha) > 0) and np.all(np.diff(beta) <= 0) and np.all(beta >= 0)
+    powers = 10 ** np.random.default_rng(0).uniform(-306, 0, 3000)
+    at = np.unique(np.concatenate([np.linspace(0, 1, 1001), powers, np.geomspace(1e-20, 1, 2000)]))
+    bound = trade_off(curve, at)
+    drawn = np.interp(at, alpha, beta)
+    assert np.all(drawn <= bound + 1e-13)
+    assert np.max(bound - drawn) < 1e-3  # and it is the bound, not merely below it
+
+
+def test_a_large_epsilon_is_not_drawn_as_a_blind_attacker():
+    alpha, beta = trade_off_points(PrivacyCurve.pure(31.0))
+    assert np.interp(0.01, alpha, beta) < 1e-13  # it was 0.99
+
+
 def test_trade_off_against_the_gaussian_closed_form():
     alpha, beta = trade_off_points(PrivacyCurve.gaussian(2.0))
     at = np.linspace(0.001, 0.999, 999)

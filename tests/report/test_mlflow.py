@@ -1,6 +1,8 @@
 """A search in MLflow: what the store holds is what was published, and autologging is refused."""
 
 import copy
+import dataclasses
+import hashlib
 import math
 import os
 import subprocess
@@ -19,7 +21,7 @@ from skdptune import PrivacyCurve, PrivateRandomSearchCV
 from skdptune.exceptions import InvalidParameterError, InvalidTypeError, MissingDependencyError
 from skdptune.model_selection._autologging import refuse_autologging
 from skdptune.report import log_to_mlflow, mlflow_payload
-from skdptune.run_counts import Fixed, Geometric
+from skdptune.run_counts import Finite, Fixed, Geometric
 
 PARAMS = {
     "best.C",
@@ -220,6 +222,15 @@ def test_payload(search):
     assert payload["params"]["privacy.seeded"] == "false"
     assert payload["metrics"]["epsilon"] == search.privacy_spent_.epsilon(1e-6)
     assert payload["metrics"]["best_score"] == search.best_score_
+
+
+def test_a_text_too_long_for_mlflow_is_cut_with_a_digest(search):
+    count = Finite({k: 1 / 700 for k in range(1, 701)})
+    long = copy.copy(search)
+    long.privacy_spent_ = dataclasses.replace(search.privacy_spent_, run_count=count)
+    text, whole = mlflow_payload(long)["params"]["privacy.run_count"], repr(count)
+    assert len(whole) > 6000 >= len(text)
+    assert text.startswith(whole[:100]) and hashlib.sha256(whole.encode()).hexdigest() in text
 
 
 def test_payload_defaults_to_the_reports_delta(search):

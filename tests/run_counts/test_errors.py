@@ -206,11 +206,26 @@ def test_generators():
         {"type": "AtMost", "m": 3},
         {"type": "FromScipy", "distribution": "norm", "parameters": {}},
         "Poisson(3)",
+        {"type": "Finite", "pmf": {"1": 0.5}},
+        {"type": "Finite", "pmf": {"1": float("inf")}},
+        {"type": "Finite", "pmf": [[1]]},
+        {"type": "Finite", "pmf": [1, 2]},
+        {"type": "Finite", "pmf": "ab"},
+        {"type": "Finite", "pmf": [[[1], 0.5]]},
+        {"type": "Finite", "pmf": [[1, 0.25], [1, 0.5], [2, 0.5]]},
+        {"type": "FromScipy", "values": [1, 2, 3]},
+        {"type": "FromScipy", "values": [["a"], [1]]},
+        {"type": "FromScipy", "distribution": "poisson", "parameters": 5},
     ],
     ids=str,
 )
 def test_dictionaries(values):
     message(lambda: rc.from_dict(values))
+
+
+@pytest.mark.parametrize("pmf", [{"1": 0.5, "2": 0.5}, [[1]], [1, 2], [[1, 0.5, 0.5]]], ids=str)
+def test_the_form_of_a_table_in_a_dictionary_is_named(pmf):
+    assert "such as [[1, 0.5], [2, 0.5]]" in message(lambda: rc.from_dict({"type": "Finite", "pmf": pmf}))
 
 
 def test_a_dictionary_of_another_kind():
