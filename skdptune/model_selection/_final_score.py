@@ -26,9 +26,13 @@ _ASSUMPTIONS = (
     "number, not stratified), and nothing else was computed from them.",
     "No person has a row among the test rows and another one among the rows of the search.",
     "This is the only score released from these test rows; a second one is added to the first.",
-    "What the model predicts for a row depends on that row alone.",
+    "Neighbouring data sets are the searched and the test rows together: the one row in question is a searched row or "
+    "a test row. Where a sentence about the search or its split says rows, it means the searched ones.",
+    "Released beside what the search released: one noisy score of the published model on the test rows, once.",
+    "What a model predicts for a row depends on that row alone.",  # as the search says it
 )
 _COINS = "Every row was put aside by its own coin, thrown once, whose outcome is not published."
+_GUESS = "The number of test rows is private as well: the test score is divided by a public guess of it."
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class ReleasedScore:
     def privacy_spent(self):
         """The price of the search and this score together, as a :class:`PrivacySpent` with the assumptions of both.
 
+        Its ``curve`` is ``total``. It shows the search, the test score and both together, each by its own price.
+
         Raises
         ------
         InvalidParameterError
@@ -90,13 +96,18 @@ class ReleasedScore:
             raise InvalidParameterError(
                 "search_spent must be the price of the search; got None. Make the score with release_test_score."
             )
-        sentences = tuple(s for s in self.assumptions if s not in self.search_spent.assumptions)
-        return replace(
-            self.search_spent,
-            curve=self.total,
-            assumptions=self.search_spent.assumptions + sentences,
-            test_score=replace(self, search_spent=None),
-        )
+        return replace(self.search_spent, curve=self.total, assumptions=self._all_assumptions(), test_score=self)
+
+    def _all_assumptions(self):
+        found = []
+        for sentence in self.search_spent.assumptions:
+            if sentence.startswith("The number of rows (") and sentence.endswith(") is public."):
+                n_searched = self.search_spent.n_samples
+                sentence = f"The numbers of searched rows ({n_searched}) and of test rows ({self.n_rows}) are public."
+            elif sentence.startswith("Released: "):  # by the search; the test score has its own sentence
+                sentence = f"Released by the search: {sentence.removeprefix('Released: ')}"
+            found.append(sentence)
+        return tuple(dict.fromkeys([*found, *self.assumptions]))
 
     def report(self, **options):
         """Return one :class:`~skdptune.report.PrivacyReport` of the search and this score, to be filed.
@@ -189,6 +200,11 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
     check_is_fitted(search)
     model = search._model(X)  # refuses a search without a model, and other columns; reads no value
     spent = search.privacy_spent_
+    if spent.stage == "inner":
+        raise InvalidParameterError(
+            "search must be fitted by itself; got one that was fitted inside another search, which tells more about "
+            "the rows than its own price says. Pass the outer search."
+        )
     scorer = _scorer(search, scoring, model)
     n_rows = _public_number(n_rows, X, y, spent.relation)
     noise = as_score_noise(score_noise, spent.curve)
@@ -200,7 +216,9 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
         warnings.simplefilter("ignore")  # a library's warning may quote a row
         count = total_count(scorer, model, X, y, classes)
     score = scorer.release(count, n_rows, noise)
-    extra = (_COINS,) if spent.relation == "add-remove" else ()
+    extra = (f"The test score ({scorer!r}) carries exact integer noise, drawn anew: {noise!r}.",)
+    if spent.relation == "add-remove":
+        extra += (_COINS, _GUESS)
     return ReleasedScore(score, n_rows, noise, scorer, curve, total, _ASSUMPTIONS + extra, spent)
 
 

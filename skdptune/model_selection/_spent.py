@@ -21,10 +21,11 @@ _WIDTH = 79
 _LONG = 120  # longer descriptions of the run count are cut in the short table
 
 SCOPE = (
-    "This price is for one fit. Other fits and releases from the same rows, scores computed on private rows "
+    "This price is for {covered}. Other fits and releases from the same rows, scores computed on private rows "
     "without noise, side channels such as the running time, and people with several rows are not covered. "
     "report() writes it out."
 )
+TOGETHER = "the worse of search and test score: a person's row is a searched row or a test row, never both"
 STAGES = {
     "quote": "Price quoted before any private row was used",
     "spent": "Privacy spent",
@@ -59,7 +60,7 @@ class PrivacySpent:
     ----------
     curve : PrivacyCurve
         The whole search: selection and refit. This is what the released model, parameters and score
-        cost together.
+        cost together. With a ``test_score``, what that and the search cost together.
     single_run : PrivacyCurve
         One run (a drawn candidate, its training and its score). Reported beside the whole search,
         never instead of it.
@@ -87,7 +88,8 @@ class PrivacySpent:
         Whether this is a price quoted before a fit, the price of a fit, or that of a search inside another one.
         Not compared.
     test_score : ReleasedScore or None
-        A score of the published model on test rows that the price covers as well. Not compared.
+        A score of the published model on test rows that ``curve`` covers as well; its ``search_spent`` is the price
+        of the search alone. All other values here are those of the search. Not compared.
     versions : tuple of (str, str)
         Libraries and their versions. Not compared.
 
@@ -130,16 +132,28 @@ class PrivacySpent:
     versions: tuple = field(default_factory=_versions, compare=False)
 
     def epsilon(self, delta):
-        """Return the epsilon (nats) of the whole search at ``delta``; ``inf`` where there is none."""
+        """Return the epsilon (nats) of all that was released at ``delta``; ``inf`` where there is none."""
         return self.curve.epsilon(delta)
 
     def delta(self, epsilon):
-        """Return the delta of the whole search at ``epsilon`` (nats)."""
+        """Return the delta of all that was released at ``epsilon`` (nats)."""
         return self.curve.delta(epsilon)
 
     def rdp(self, orders):
-        """Return the Renyi divergences (nats) of the whole search, shape (n_orders,)."""
+        """Return the Renyi divergences (nats) of all that was released, shape (n_orders,)."""
         return self.curve.rdp(orders)
+
+    @property
+    def search_curve(self):
+        """The whole search alone: ``curve``, unless that covers a test score as well."""
+        return self.curve if self.test_score is None else self.test_score.search_spent.curve
+
+    @property
+    def n_protected(self):
+        """The public number of rows that the price protects, test rows included; None where it is not known."""
+        if self.n_samples is None or self.test_score is None:
+            return self.n_samples
+        return self.n_samples + self.test_score.n_rows
 
     @property
     def score_standard_deviation(self):
@@ -150,7 +164,7 @@ class PrivacySpent:
 
     @property
     def method(self):
-        """Which bound priced the selection: "exact", "rdp", "closed_form", "profile" or "composition".
+        """Which bound priced the search's selection: "exact", "rdp", "closed_form", "profile" or "composition".
 
         "pair" or "rdp" where exactly one run is certain, which costs what one run costs.
         """
@@ -161,16 +175,16 @@ class PrivacySpent:
         """The delta reported at unless another is asked for.
 
         The search's own ``delta`` if it has one; else the largest power of ten that is at most
-        1 / (10 n_samples); 1e-6 where that number is not known.
+        1 / (10 n), with n the number of rows protected (test rows included); 1e-6 where that is not known.
         """
         own = getattr(self.settings, "delta", None)
         if own is not None:
             return own
-        n = self.n_samples
+        n = self.n_protected
         return 10.0 ** math.floor(-math.log10(10 * n)) if n else 1e-6
 
     def closed_form_epsilon(self, delta):
-        """Return what the closed forms of the literature would have charged, or None.
+        """Return what the closed forms of the literature would have charged for the search alone, or None.
 
         Parameters
         ----------
@@ -193,8 +207,6 @@ class PrivacySpent:
                 return None
             whole = priced if self.refit is None else priced + self.refit
             worst = max(worst, whole.epsilon(delta))
-        if self.test_score is not None:
-            worst = max(worst, self.test_score.curve.epsilon(delta))
         return worst if self.row_curves else None
 
     def report(self, **options):
@@ -217,9 +229,12 @@ class PrivacySpent:
     # Rendering ----------------------------------------------------------------------------
 
     def __repr__(self):
+        test = ""
+        if self.test_score is not None:
+            test = f", n_test={None if self.n_samples is None else self.test_score.n_rows}"
         return (
             f"PrivacySpent(relation={self.relation!r}, run_count={self.run_count!r}, "
-            f"n_samples={self.n_samples}, method={self.method!r})"
+            f"n_samples={self.n_samples}, method={self.method!r}{test})"
         )
 
     def __str__(self):
@@ -231,7 +246,10 @@ class PrivacySpent:
         return card(self)
 
     def price_rows(self, delta):
-        """Return the prices at ``delta`` as (name, epsilon) rows, the whole search's before the closed form's.
+        """Return the prices at ``delta`` as (name, epsilon) rows.
+
+        The whole search's comes before the closed form's. With a test score it is called "search", and the rows
+        "test score" and "together" follow: the last is what was released.
 
         Parameters
         ----------
@@ -244,25 +262,29 @@ class PrivacySpent:
         rows = [("single run", self.single_run.epsilon(delta))]
         if self.refit is not None:
             rows += [("best of the runs", self.selection.epsilon(delta)), ("refit", self.refit.epsilon(delta))]
-        rows.append(("whole search", self.epsilon(delta)))
+        test = self.test_score
+        rows.append(("whole search" if test is None else "search", self.search_curve.epsilon(delta)))
         closed = self.closed_form_epsilon(delta)
         if closed is not None:
             rows.append(("(closed form)", closed))
+        if test is not None:
+            rows += [("test score", test.curve.epsilon(delta)), ("together", self.epsilon(delta))]
         return rows
 
     def facts(self, delta=None):
         """Return what belongs beside the prices at ``delta`` (None: the default), as (name, text) rows."""
+        test = self.test_score
+        method = dearest(self.selection, self.default_delta if delta is None else delta).method
         rows = [
-            ("method", dearest(self.selection, self.default_delta if delta is None else delta).method),
+            ("method", method if test is None else f"{method} (of the search)"),
             ("tries", f"{_cut(repr(self.run_count))}, {_run_count_text(self.run_count)}"),
-            ("relation", self.relation if self.n_samples is None else f"{self.relation}, {self.n_samples} rows"),
+            ("relation", self._relation_text()),
         ]
+        if test is not None:
+            rows.append(("together", TOGETHER))
+            rows.append(("test score", f"{test.scorer!r}, {_spread(test.noise, test.n_rows, self.n_samples is None)}"))
         if self.score_standard_deviation is not None:
-            deviation = significant_up(self.score_standard_deviation, 2)
-            source = "a public guess of" if self.n_samples is None else "from"
-            rows.append(
-                ("score noise", f"standard deviation {deviation} of the score's range, {source} {self.n_scored} rows")
-            )
+            rows.append(("score noise", _spread(self.score_noise, self.n_scored, self.n_samples is None)))
         if self.settings is not None:
             rows.append(("split", self.settings.split))
             if self.settings.target is not None:
@@ -272,6 +294,25 @@ class PrivacySpent:
             if self.settings.seeded:
                 rows.append(("SEED GIVEN", "whoever knows random_state can undo the noise; it must stay secret"))
         return rows
+
+    def _relation_text(self):
+        if self.n_samples is None:
+            return self.relation
+        if self.test_score is None:
+            return f"{self.relation}, {self.n_samples} rows"
+        return f"{self.relation}, {self.n_samples} searched rows and {self.test_score.n_rows} test rows"
+
+    @property
+    def heading(self):
+        """What this is the price of, as a title."""
+        stage = STAGES[self.stage]
+        return stage if self.test_score is None else f"{stage}: search and test score"
+
+    @property
+    def scope(self):
+        """What the price does not cover, in short."""
+        covered = "one fit" if self.test_score is None else "one fit and the one test score"
+        return SCOPE.format(covered=covered)
 
     def summary(self, delta=None):
         """Return a short table: the prices, how they were found, assumptions, scope and versions.
@@ -287,13 +328,13 @@ class PrivacySpent:
             ASCII, at most 79 columns wide where words allow it. Every price is rounded up.
         """
         delta = check_delta(self.default_delta if delta is None else delta)
-        lines = [f"{STAGES[self.stage]}, at delta = {as_given(delta)}"]
+        lines = [f"{self.heading}, at delta = {as_given(delta)}"]
         lines += [f"  {name:<17} epsilon = {nats_up(value)}" for name, value in self.price_rows(delta)]
         lines += [_wrapped(f"  {name:<13}", text) for name, text in self.facts(delta)]
         if self.assumptions:
             lines.append("Assumes:")
             lines += [_wrapped(f"  {i:>2}. ", text) for i, text in enumerate(self.assumptions, start=1)]
-        lines.append(_wrapped("Scope: ", SCOPE))
+        lines.append(_wrapped("Scope: ", self.scope))
         if self.versions:
             lines.append(_wrapped("Versions: ", ", ".join(f"{name} {value}" for name, value in self.versions)))
         return _ascii("\n".join(lines))
@@ -315,6 +356,12 @@ def dearest(curve, delta):
 
 def _as_curve(node, relation):
     return PrivacyCurve(node, relation)
+
+
+def _spread(noise, n_rows, private):
+    deviation = significant_up(noise.standard_deviation / n_rows, 2)
+    source = "a public guess of" if private else "from"
+    return f"standard deviation {deviation} of the score's range, {source} {n_rows} rows"
 
 
 def _run_count_text(run_count):

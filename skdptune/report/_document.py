@@ -28,7 +28,11 @@ def document(report):
         As described by the schema; infinities are still floats.
     """
     spent, delta = report.spent, report.delta
-    meaning = {"whole_search": attacker(spent.curve, delta), "single_run": attacker(spent.single_run, delta)}
+    meaning = {
+        "whole_search": attacker(spent.search_curve, delta),
+        "single_run": attacker(spent.single_run, delta),
+        "together": None if spent.test_score is None else attacker(spent.curve, delta),
+    }
     prices = [_prices(spent, each) for each in report.deltas]
     tries = _tries(spent.run_count)
     main = next(row for row in prices if row["delta"] == delta)
@@ -44,8 +48,9 @@ def document(report):
         "stage": spent.stage,
         "relation": spent.relation,
         "n_samples": spent.n_samples,
+        "test_score": _test_score(spent),
         "delta": delta,
-        "epsilon": main["whole_search"],
+        "epsilon": main["whole_search"] if spent.test_score is None else main["together"],
         "method": main["method"],
         "prices": prices,
         "attacker": meaning,
@@ -63,7 +68,7 @@ def document(report):
 
 
 def _prices(spent, delta):
-    whole = spent.epsilon(delta)
+    test = spent.test_score
     part = dearest(spent.selection, delta)
     part.epsilon(delta)  # a selection remembers which bound gave its latest answer
     return {
@@ -71,7 +76,9 @@ def _prices(spent, delta):
         "single_run": spent.single_run.epsilon(delta),
         "selection": spent.selection.epsilon(delta),
         "refit": None if spent.refit is None else spent.refit.epsilon(delta),
-        "whole_search": whole,
+        "whole_search": spent.search_curve.epsilon(delta),
+        "test_score": None if test is None else test.curve.epsilon(delta),
+        "together": None if test is None else spent.epsilon(delta),
         "closed_form": spent.closed_form_epsilon(delta),
         "method": part.method,
     }
@@ -132,11 +139,25 @@ def _not_covered(spent):
 def _test_score(spent):
     test = spent.test_score
     if test is None:
+        return None
+    return {
+        "scoring": repr(test.scorer),
+        "noise": repr(test.noise),
+        "standard_deviation": test.noise.standard_deviation / test.n_rows,
+        "rows": None if spent.relation == "add-remove" else test.n_rows,
+        "divisor": test.n_rows,
+    }
+
+
+def _test_score_released(spent):
+    test = spent.test_score
+    if test is None:
         return []
     rows = f"{test.n_rows} test rows" if spent.relation != "add-remove" else "test rows (their number is private)"
     return [
         f"One score of the published model on {rows} put aside before the search, with noise. A test row pays for this "
-        "score and a searched row for the search; the price here is the larger of the two and holds for every row."
+        "score and a searched row for the search; the price of both together is the larger of the two and holds for "
+        "every row."
     ]
 
 
@@ -150,7 +171,7 @@ def _released(spent):
         "The settings of the best try.",
         score,
         model,
-        *_test_score(spent),
+        *_test_score_released(spent),
         "This price, with the settings it was computed from, the label set of a classifier and the names and number of "
         "columns.",
         "Where there is no try, or every try fails: instead of settings and score the fact that there are none"
@@ -161,8 +182,10 @@ def _released(spent):
 
 def _warnings(found):
     """Return what a reader must know before anything else; the gravest first."""
-    settings, delta, n_samples = found["settings"] or {}, found["delta"], found["n_samples"]
-    advantage = found["attacker"]["whole_search"]["advantage"]
+    settings, delta, n_rows = found["settings"] or {}, found["delta"], found["n_samples"]
+    if n_rows is not None and found["test_score"] is not None:
+        n_rows += found["test_score"]["rows"]
+    advantage = (found["attacker"]["together"] or found["attacker"]["whole_search"])["advantage"]
     warnings = []
     if not math.isfinite(found["epsilon"]):
         warnings.append(
@@ -188,9 +211,9 @@ def _warnings(found):
             f"The protection is weak: the bound on an attacker's advantage is {percent_up(advantage)} "
             f"(epsilon {nats_up(found['epsilon'])})."
         )
-    if n_samples is not None and delta * n_samples >= 1:
+    if n_rows is not None and delta * n_rows >= 1:
         warnings.append(
-            f"delta = {as_given(delta)} is not below 1 / {n_samples}: at such a delta even publishing a few people's "
+            f"delta = {as_given(delta)} is not below 1 / {n_rows}: at such a delta even publishing a few people's "
             "rows in full can count as private. Judge by a smaller delta."
         )
     if not found["assumptions"]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skdptune.accounting import trade_off
+from skdptune.report._blocks import escape
 
 __all__ = ["TradeOffFigure"]
 
@@ -14,17 +15,18 @@ _LEFT, _TOP = 46.0, 14.0
 
 @dataclass(frozen=True)
 class TradeOffFigure:
-    """Largest true-positive rate against the false-positive rate, for the whole search and one try."""
+    """Largest true-positive rate against the false-positive rate, for what was released and one try."""
 
     alphas: np.ndarray
     whole: np.ndarray
     single: np.ndarray
+    name: str = "whole search"
 
     @classmethod
-    def of(cls, whole, single):
+    def of(cls, whole, single, name="whole search"):
         """Read both curves at 401 false-positive rates, denser near zero."""
         alphas = np.linspace(0.0, 1.0, 401) ** 2
-        return cls(alphas, 1.0 - trade_off(whole, alphas), 1.0 - trade_off(single, alphas))
+        return cls(alphas, 1.0 - trade_off(whole, alphas), 1.0 - trade_off(single, alphas), name)
 
     def html(self, level):
         texts = [
@@ -46,7 +48,7 @@ class TradeOffFigure:
             'against the false-positive rate; the table above has the numbers">'
             + "".join(lines)
             + "".join(texts)
-            + "</svg><figcaption>The best attacker: whole search (thick line), one try (dashed), guessing "
+            + f"</svg><figcaption>The best attacker: {escape(self.name)} (thick line), one try (dashed), guessing "
             "(thin line). The closer to guessing, the better.</figcaption></figure>"
         )
 

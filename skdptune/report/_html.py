@@ -1,7 +1,6 @@
 """Reports as a page, as a fragment for a notebook, and the short card of a price."""
 
 from skdptune._rounding import as_given, nats_up
-from skdptune.model_selection._spent import SCOPE, STAGES
 from skdptune.report._blocks import Bullets, Notice, Paragraph, Table, escape
 from skdptune.report._style import CLASS, STYLE
 
@@ -59,21 +58,22 @@ def card(spent):
     """
     delta = spent.default_delta
     prices = spent.price_rows(delta)
-    strong = [name for name, _ in prices].index("whole search")
+    strong = [name for name, _ in prices].index("whole search" if spent.test_score is None else "together")
     blocks = []
     if spent.settings is not None and spent.settings.seeded:
         blocks.append(Notice("A seed was given (random_state): whoever knows it can undo the noise. Keep it secret."))
-    names = {"(closed form)": "closed form, for comparison"}
+    closed = f"closed form{'' if spent.test_score is None else ' for the search'}, for comparison"
+    names = {"(closed form)": closed}
     rows = tuple((names.get(name, name), nats_up(value)) for name, value in prices)
     blocks.append(Table(f"Price at delta = {as_given(delta)}, rounded up", ("", "epsilon"), rows, strong))
     blocks.append(Table("How it was found", ("", ""), tuple(spent.facts()), kind="facts"))
     folded = [
         ("Assumptions", Bullets(tuple(spent.assumptions), numbered=True)),
-        ("Scope", Paragraph(SCOPE)),
+        ("Scope", Paragraph(spent.scope)),
         ("Versions", Paragraph(", ".join(f"{name} {value}" for name, value in spent.versions) or "not recorded")),
     ]
     inner = "\n".join(block.html(4) for block in blocks)
     inner += "".join(
         f"<details><summary>{name}</summary>{block.html(4)}</details>" for name, block in folded
     )
-    return f'<div class="{CLASS}"><style>{STYLE}</style><h3>{escape(STAGES[spent.stage])}</h3>{inner}</div>'
+    return f'<div class="{CLASS}"><style>{STYLE}</style><h3>{escape(spent.heading)}</h3>{inner}</div>'

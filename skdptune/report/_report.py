@@ -51,9 +51,9 @@ class PrivacyReport:
 
     Notes
     -----
-    *Guarantee.* Every number follows from ``spent.curve`` and is rounded to the private side: prices, advantages,
-    true-positive rates and beliefs up, an attacker's errors down. A report is a function of the price and of public
-    settings; it has seen neither rows nor runs, so making it costs nothing.
+    *Guarantee.* Every number follows from the curves of ``spent`` and is rounded to the private side: prices,
+    advantages, true-positive rates and beliefs up, an attacker's errors down. A report is a function of the price and
+    of public settings; it has seen neither rows nor runs, so making it costs nothing.
 
     *Assumes* what ``spent.assumptions`` lists, and that the free text is public.
 

@@ -13,6 +13,7 @@ from skdptune._rounding import (
     power_up,
     significant_up,
 )
+from skdptune.model_selection._spent import TOGETHER
 from skdptune.report import _words
 from skdptune.report._blocks import Bullets, Headline, Notice, Paragraph, Section, Signature, Table
 from skdptune.report._figure import TradeOffFigure
@@ -35,7 +36,7 @@ def sections(found, curves):
     found : dict
         The document.
     curves : tuple of PrivacyCurve
-        Of the whole search and of one try, for the figure.
+        Of all that was released and of one try, for the figure.
 
     Returns
     -------
@@ -58,13 +59,17 @@ def sections(found, curves):
 
 
 def _headline(found):
-    return Headline(
-        "epsilon", nats_up(found["epsilon"]), f"at delta = {as_given(found['delta'])}, for the whole search"
-    )
+    what = "the whole search" if found["test_score"] is None else "the search and the test score together"
+    return Headline("epsilon", nats_up(found["epsilon"]), f"at delta = {as_given(found['delta'])}, for {what}")
+
+
+def _released_name(found):
+    return "Whole search" if found["test_score"] is None else "Search and test score"
 
 
 def _about(found):
-    rows = [("Status", _STAGES[found["stage"]])]
+    test = found["test_score"]
+    rows = [("Status", _STAGES[found["stage"]] + ("" if test is None else ", and of a test score"))]
     names = {
         "data": "Data",
         "prepared_for": "Prepared for",
@@ -74,7 +79,12 @@ def _about(found):
     }
     rows += [(label, found[key]) for key, label in names.items() if found[key] is not None]
     rows.append(("Neighbouring data sets", found["relation"]))
-    rows.append(("Rows", "private" if found["relation"] == "add-remove" else number(found["n_samples"], 15)))
+    count = "private" if found["relation"] == "add-remove" else number(found["n_samples"], 15)
+    if test is None:
+        rows.append(("Rows", count))
+    else:
+        rows.append(("Searched rows", count))
+        rows.append(("Test rows", "private" if test["rows"] is None else number(test["rows"], 15)))
     return Table("What this report is about", ("", ""), tuple(rows), kind="facts")
 
 
@@ -82,9 +92,10 @@ def _released(found):
     intro = "Nothing has been released yet. A fit releases, once:" if found["stage"] == "quote" else "Released, once:"
     settings = found["settings"] or {}
     if math.isfinite(found["epsilon"]):
+        kind = "private rows" if found["test_score"] is None else "private rows (searched rows and test rows together)"
         but = ", the seed excepted" if settings.get("seeded") else ""
         protected = (
-            "Every person with exactly one row among the private rows is protected, as far as the numbers below say, "
+            f"Every person with exactly one row among the {kind} is protected, as far as the numbers below say, "
             f"against everybody who sees what was released, whatever else they know{but}; not against those who hold "
             "the rows."
         )
@@ -136,7 +147,8 @@ def _guarantee(found):
 
 def _attacker(found, curves):
     question = _words.QUESTIONS[found["relation"]]
-    whole, single = found["attacker"]["whole_search"], found["attacker"]["single_run"]
+    name, single = _released_name(found), found["attacker"]["single_run"]
+    whole = found["attacker"]["together"] or found["attacker"]["whole_search"]
     intro = (
         "The strongest attacker knows all settings, every other row and the row in question, and only has to tell "
         f"{question}. No such attacker does better than this. One try alone is given for comparison: it is not what "
@@ -147,22 +159,22 @@ def _attacker(found, curves):
         ("Right guesses where both cases are equally likely", whole["correct_guesses"], single["correct_guesses"]),
     ]
     for ours, theirs in zip(whole["true_positive_rates"], single["true_positive_rates"], strict=True):
-        name = f"True positives at {_share(ours['false_positive_rate'])} false positives"
-        rows.append((name, ours["true_positive_rate"], theirs["true_positive_rate"]))
-    shown = tuple((name, percent_up(a), percent_up(b)) for name, a, b in rows)
-    success = Table("An attacker's success, at most", ("", "Whole search", "One try"), shown)
+        rate = f"True positives at {_share(ours['false_positive_rate'])} false positives"
+        rows.append((rate, ours["true_positive_rate"], theirs["true_positive_rate"]))
+    shown = tuple((what, percent_up(a), percent_up(b)) for what, a, b in rows)
+    success = Table("An attacker's success, at most", ("", name, "One try"), shown)
     errors = tuple(
         (_share(ours["type_one"]), percent_down(ours["type_two"]), percent_down(theirs["type_two"]))
         for ours, theirs in zip(whole["trade_off"], single["trade_off"], strict=True)
     )
     trade = Table(
         "f-DP trade-off: rate of missed true cases (type II), at least, for a rate of false alarms (type I)",
-        ("False alarms", "Whole search", "One try"),
+        ("False alarms", name, "One try"),
         errors,
     )
     return Section(
         "What an attacker can learn",
-        (Paragraph(intro), success, TradeOffFigure.of(*curves), _beliefs(found, whole), trade),
+        (Paragraph(intro), success, TradeOffFigure.of(*curves, name.lower()), _beliefs(found, whole), trade),
     )
 
 
@@ -173,7 +185,7 @@ def _beliefs(found, whole):
     names = ["always" if s == 0 else f"in all but {_share(s)} of releases" for s in shares]
     rows = tuple((_share(prior), *(_belief(table[prior, share]) for share in shares)) for prior in priors)
     return Table(
-        "Belief in the truth after the release, at most, by the belief before it (whole search)",
+        f"Belief in the truth after the release, at most, by the belief before it ({_released_name(found).lower()})",
         ("Before", *names),
         rows,
     )
@@ -189,23 +201,38 @@ def _belief(value):
 
 def _prices(found):
     refitted = any(row["refit"] is not None for row in found["prices"])
-    columns = ["delta", "Whole search", "One try"]
-    columns += ["Best of the tries", "Refit"] if refitted else []
-    columns.append("Closed form")
+    columns = ("delta", "Whole search", "One try", "Closed form")
     rows, strong = [], None
     for index, row in enumerate(found["prices"]):
-        cells = [as_given(row["delta"]), nats_up(row["whole_search"]), nats_up(row["single_run"])]
-        cells += [nats_up(row["selection"]), nats_up(row["refit"])] if refitted else []
-        cells.append("none" if row["closed_form"] is None else nats_up(row["closed_form"]))
-        rows.append(tuple(cells))
+        closed = "none" if row["closed_form"] is None else nats_up(row["closed_form"])
+        rows.append((as_given(row["delta"]), nats_up(row["whole_search"]), nats_up(row["single_run"]), closed))
         strong = index if row["delta"] == found["delta"] else strong
-    table = Table("epsilon at several values of delta, rounded up", tuple(columns), tuple(rows), strong)
     method = _words.METHODS.get(found["method"], found["method"])
+    alone = found["test_score"] is None
     text = (
-        f"Priced by: {method}. Every row of the table holds; they are points of one curve. The closed form is what "
-        "the formulas of the literature would have charged for the same search; none where they do not apply."
+        f"{'Priced' if alone else 'The search alone is priced'} by: {method}. Every row of the table holds; they are "
+        "points of one curve. The closed form is what the formulas of the literature would have charged for the same "
+        "search; none where they do not apply."
     )
-    return Section("The price", (table, Paragraph(text)))
+    caption = "epsilon at several values of delta, rounded up" if alone else "epsilon of the search alone, rounded up"
+    blocks = [] if alone else list(_together(found, strong))
+    blocks.append(Table(caption, columns, tuple(rows), strong))
+    if refitted:  # a table of its own: six columns are too wide for a phone
+        parts = tuple((as_given(r["delta"]), nats_up(r["selection"]), nats_up(r["refit"])) for r in found["prices"])
+        caption = "Parts of the whole search's epsilon, rounded up"
+        blocks.append(Table(caption, ("delta", "Best of the tries", "Refit"), parts, strong))
+    return Section("The price", (*blocks, Paragraph(text)))
+
+
+def _together(found, strong):
+    names = ("delta", "whole_search", "test_score", "together")
+    rows = tuple((as_given(row["delta"]), *(nats_up(row[name]) for name in names[1:])) for row in found["prices"])
+    columns = ("delta", "Search", "Test score", "Together")
+    text = f"Together is {TOGETHER}. The price of the test score is that of its noise."
+    return (
+        Table("epsilon of the search, the test score and both together, rounded up", columns, rows, strong),
+        Paragraph(text),
+    )
 
 
 def _search(found):
@@ -244,6 +271,7 @@ def _settings(found, settings):
         rows.append(("Noise on the score", "none: it is computed on public rows"))
     else:
         rows.append(("Noise on the score", noise["noise"] + _spread(noise, found["relation"] == "add-remove")))
+    rows += _test_settings(found)
     target = settings["target"]
     if target is not None:
         goal = f"epsilon {as_given(target['epsilon'])} at delta {as_given(target['delta'])} for the whole search"
@@ -252,6 +280,17 @@ def _settings(found, settings):
     seed = "GIVEN: must stay secret" if settings["seeded"] else "none; fresh secret randomness of the operating system"
     rows.append(("Random seed", seed))
     return (Table("Settings, all of them public", ("", ""), tuple(rows), kind="facts"),)
+
+
+def _test_settings(found):
+    test = found["test_score"]
+    if test is None:
+        return []
+    noise = {"standard_deviation": test["standard_deviation"], "scored_rows": test["divisor"]}
+    return [
+        ("Test score", test["scoring"]),
+        ("Noise on the test score", test["noise"] + _spread(noise, found["relation"] == "add-remove")),
+    ]
 
 
 def _spread(noise, private):

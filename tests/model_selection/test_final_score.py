@@ -1,6 +1,7 @@
 """A final test score: what it costs, what it refuses, and that one row moves it by one row at most."""
 
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -236,20 +237,59 @@ def test_noise_has_the_stated_spread(search):
     assert abs(np.mean(scores) - search.score(X, y)) < 0.012
 
 
-def test_one_report_covers_search_and_score(search):
-    X, y = rows(50)
-    for noise in ("matched", 0.5):
-        released = release_test_score(search, X, y, score_noise=noise)
-        report = released.report(title="Both", delta=1e-6)
-        found = report.to_dict()
-        assert found["epsilon"] == released.epsilon(1e-6)
-        assert set(released.assumptions) <= set(found["assumptions"])
-        assert set(search.privacy_spent_.assumptions) <= set(found["assumptions"])
-        assert any("50 test rows" in text for text in found["released"])
-        assert any("the one test score listed" in text for text in found["not_covered"])
-        row = found["prices"][0]
-        assert row["closed_form"] is None or row["closed_form"] >= released.curve.epsilon(row["delta"])
-    assert "test rows" not in " ".join(search.privacy_spent_.report().to_dict()["released"])
+def test_the_price_of_both_keeps_that_of_the_search(search):
+    alone = search.privacy_spent_
+    for noise in ("matched", ScoreNoise.geometric(0.2)):
+        released = release_test_score(search, *rows(50), score_noise=noise)
+        both = released.privacy_spent
+        assert both.curve == released.total and both.search_curve == alone.curve and alone.search_curve == alone.curve
+        for delta in (0.0, 1e-6):
+            assert both.closed_form_epsilon(delta) == alone.closed_form_epsilon(delta)
+            prices = dict(both.price_rows(delta))
+            assert prices["search"] == prices_of(alone, delta)["whole search"] and "whole search" not in prices
+            assert prices["(closed form)"] == prices_of(alone, delta)["(closed form)"]
+            assert prices["test score"] == released.curve.epsilon(delta)
+            assert prices["together"] == released.epsilon(delta) >= max(prices["search"], prices["test score"]) - 1e-9
+        assert both.method == alone.method
+        assert "n_test=50" in repr(both) and "n_test" not in repr(alone)
+        assert (alone.n_protected, both.n_protected) == (200, 250)
+        copied = pickle.loads(pickle.dumps(both))
+        assert copied == both and copied.search_curve == alone.curve
+
+
+def prices_of(spent, delta):
+    return dict(spent.price_rows(delta))
+
+
+def test_the_default_delta_counts_the_test_rows(search):
+    assert release_test_score(search, *rows(800), score_noise=1.0).privacy_spent.default_delta == pytest.approx(1e-4)
+    assert release_test_score(search, *rows(801), score_noise=1.0).privacy_spent.default_delta == pytest.approx(1e-5)
+    own = search_over(n_iter=1, delta=1e-7)
+    assert release_test_score(own, *rows(801)).privacy_spent.default_delta == 1e-7
+
+
+def test_the_assumptions_of_both(search):
+    alone = search.privacy_spent_
+    both = release_test_score(search, *rows(50)).privacy_spent
+    text = " ".join(both.assumptions)
+    assert "The number of rows (200) is public." in alone.assumptions
+    assert "The number of rows (200)" not in text and "searched rows (200) and of test rows (50) are public" in text
+    assert not [sentence for sentence in both.assumptions if sentence.startswith("Released: ")]
+    assert "Released by the search: the winner's parameters" in text and "one noisy score of the published" in text
+    kept = {s for s in alone.assumptions if not s.startswith(("Released: ", "The number of rows ("))}
+    assert len(kept) == len(alone.assumptions) - 2 and kept <= set(both.assumptions)
+    assert len(set(both.assumptions)) == len(both.assumptions)
+    assert text.count("predicts for a row depends on that row alone") == 1
+
+
+def test_a_search_that_ran_inside_another_one_is_refused():
+    outer = PrivateRandomSearchCV(
+        PrivateRandomSearchCV(Stump(), {"cut": [0.0]}, n_iter=2, classes=[0, 1]), {"n_iter": [2]}, n_iter=1,
+        classes=[0, 1],
+    ).fit(*rows(200))
+    with pytest.raises(InvalidParameterError, match="Pass the outer search"):
+        release_test_score(outer.best_estimator_, *rows(50))
+    assert release_test_score(outer, *rows(50)).n_rows == 50
 
 
 def test_a_score_of_unknown_origin_has_no_report(search):

@@ -8,8 +8,9 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdptune import PrivateRandomSearchCV
 from skdptune.accounting import PrivacyCurve, best_of
-from skdptune.model_selection import IndependentHoldout, PrivacySpent
+from skdptune.model_selection import IndependentHoldout, PrivacySpent, release_test_score
 from skdptune.run_counts import AtMost, Finite, Fixed, FromScipy, Geometric, Logarithmic, Poisson
+from skdptune.scoring import ScoreNoise
 from tests.model_selection.estimators import PrivateMajority, PrivateMean
 
 ROWS = 60
@@ -34,6 +35,14 @@ def search(estimator=None, space=None, **options):
     options.setdefault("n_iter", Logarithmic(5))
     estimator = PrivateMajority() if estimator is None else estimator
     return PrivateRandomSearchCV(estimator, {"scale": [1.0, 2.0]} if space is None else space, **options)
+
+
+def released(dearer, **options):
+    """Return a test score of a search, where the "search" or the "score" is the dearer one."""
+    noise = {"search": 20.0, "score": ScoreNoise.geometric(0.1)}[dearer]
+    number = {"n_rows": 40} if options.get("relation") == "add-remove" else {}
+    fitted = search(**options).fit(*rows())
+    return release_test_score(fitted, *rows(37, 1), score_noise=noise, **number)
 
 
 def handmade(curve, run_count=None, relation="zero-out", n_samples=100, **more):

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from skdptune.report import card
-from tests.report.cases import ROWS, search
+from tests.report.cases import ROWS, released, search
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
@@ -114,6 +114,9 @@ def test_reports_and_cards_fit_and_can_be_read(tmp_path, dark):
     spent = worst_case()
     report = spent.report(title=f"Report of {LONG}", prepared_for="<b>somebody</b>", delta=0.5)
     frames = [(f"page {width}", width, report.to_html()) for width in (320, 360, 1280)]
+    both = released("score", cv=3, refit=True)  # as many columns as there can be
+    frames += [(f"search and score {width}", width, both.report(title=LONG).to_html()) for width in (320, 360, 1280)]
+    frames.append(("card of both", 320, wrapped(card(both.privacy_spent), "", "")))
     for name, around in PAGES.items():
         frames.append((f"card, {name}", 360, wrapped(card(spent), *around)))
     frames.append(("fragment", 360, wrapped(report._repr_html_(), "", "")))
