@@ -1,17 +1,31 @@
 """What is to be charged, whoever states it, and the row that it becomes in the file."""
 
+import contextlib
 import datetime
 import functools
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 
-from skdptune._exceptions import InvalidParameterError
+import numpy as np
+
+from skdptune._exceptions import InvalidParameterError, PricingError, SkdptuneError
 from skdptune._validation import check_integer, invalid_type, invalid_value
 from skdptune.accounting import PrivacyCurve
 from skdptune.ledger._entries import LedgerEntry
 
-__all__ = ["Cost", "check_text", "cost_of", "earlier_charge", "new_row", "stamp", "versions_in_use"]
+__all__ = [
+    "Cost",
+    "check_sentences",
+    "check_text",
+    "cost_of",
+    "earlier_charge",
+    "evaluating",
+    "new_row",
+    "stamp",
+    "versions_in_use",
+]
 
 _LONGEST = 500  # characters of a token, a description, a reason or a data set's name
 
@@ -125,4 +139,39 @@ def check_text(name, value):
         raise invalid_type(name, "a text", value)
     if not value.strip() or len(value) > _LONGEST:
         raise invalid_value(name, f"a text of 1 to {_LONGEST} characters", value)
+    return _writable(name, value)
+
+
+def check_sentences(name, values):
+    """Return ``values`` as a tuple of texts."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise invalid_type(name, "a sequence of texts", values, "Put a single one into a list.")
+    values = tuple(values)
+    for value in values:
+        if not isinstance(value, str):
+            raise invalid_type(name, "a sequence of texts", value)
+        _writable(name, value)
+    return values
+
+
+def _writable(name, value):
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise invalid_value(name, "a text that UTF-8 can write (no half of a surrogate pair)", value) from None
     return value
+
+
+@contextlib.contextmanager
+def evaluating():
+    """Let a curve be evaluated; numbers that it cannot be computed with become a PricingError."""
+    try:
+        with np.errstate(all="ignore"):  # what becomes NaN or infinite is refused as a price
+            yield
+    except SkdptuneError:
+        raise
+    except (ValueError, ArithmeticError) as error:
+        raise PricingError(
+            f"curve must have a price that can be computed; this one has none ({error}). Nothing was charged. It may "
+            "be of almost no noise: use more, which would fit a budget."
+        ) from None

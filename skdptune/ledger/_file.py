@@ -8,12 +8,13 @@ from fractions import Fraction
 
 from skdptune._exceptions import InvalidParameterError, LedgerError, OutputError
 from skdptune._rounding import as_given, decimals
-from skdptune._writing import write_text
+from skdptune._writing import plain, write_text
 from skdptune.accounting._relations import check_relation
 from skdptune.ledger._audit import SOLE, broken_rule
 from skdptune.ledger._entries import LedgerEntry, PlannedEntry, entries_as_csv, entries_as_json, plain_number
 from skdptune.ledger._filter import budget_at, exact, rounded
-from skdptune.ledger._store import FORMAT, Store, refuse_network
+from skdptune.ledger._names import LEFTOVERS
+from skdptune.ledger._store import FORMAT, Store, damaged, refuse_network
 from skdptune.ledger._terms import absolute, asked_terms, complete_terms, for_divergence
 from skdptune.ledger._words import remarks
 
@@ -226,8 +227,8 @@ class LedgerFile:
         ----------
         path : str or os.PathLike, optional
         public : bool, default=False
-            True leaves out times, accounts, tokens and hashes. The time between two charges may tell how long a search
-            ran, and so how many tries it made, which is not to be published.
+            True leaves out times (that of making the ledger, too), accounts, tokens and hashes. The time between two
+            charges may tell how long a search ran, and so how many tries it made, which is not to be published.
 
         Returns
         -------
@@ -236,7 +237,8 @@ class LedgerFile:
         """
         header = {
             "format": FORMAT,
-            **{name: getattr(self, name) for name in ("identity", "created", "dataset", "relation")},
+            **{name: getattr(self, name) for name in ("identity", "created", "dataset", "relation")
+               if not (public and name == "created")},
             **{name: plain_number(getattr(self, name)) for name in ("epsilon", "delta", "delta_aside", "order")},
             "rdp_budget": self.rdp_budget,
             **{name: getattr(self, name) for name in ("spent", "remaining", "rdp_spent", "aside_spent")},
@@ -258,8 +260,8 @@ class LedgerFile:
         """Return a short text: terms, what is spent and left, and one line per entry."""
         entries, plan = self.entries(), self.plan()
         lines = [
-            f"Privacy ledger {self.path}",
-            f"  data set: {self.dataset or '(not named)'}",
+            f"Privacy ledger {plain(self.path)}",
+            f"  data set: {plain(self.dataset) or '(not named)'}",
             f"  budget: epsilon = {as_given(self.epsilon)} at delta = {as_given(self.delta)}, "
             f"relation {self.relation}, counted at Renyi order {as_given(self.order)}",
             f"  spent: {_shown(self.spent, up=True)}, left: {_shown(self.remaining, up=False)}, "
@@ -268,7 +270,7 @@ class LedgerFile:
         if plan:
             lines.append(f"  plan: {sum(entry.used for entry in plan)} of {len(plan)} searches used")
         lines += [
-            f"  {entry.seq:>4}  {entry.when}  {entry.kind:<8} {_shown(entry.epsilon, up=True):>8}  {entry.what}"
+            f"  {entry.seq:>4}  {entry.when}  {entry.kind:<8} {_shown(entry.epsilon, up=True):>8}  {plain(entry.what)}"
             for entry in entries
         ]
         lines += textwrap.wrap(" ".join(self.remarks()), 100, initial_indent="  ", subsequent_indent="  ")
@@ -278,7 +280,10 @@ class LedgerFile:
 def totals(page):
     """Return the exact sums of both amounts over all entries."""
     rows = page.amounts()
-    return sum((Fraction(rdp) for rdp, _ in rows), Fraction(0)), sum((Fraction(mass) for _, mass in rows), Fraction(0))
+    try:
+        return tuple(sum((Fraction(row[column]) for row in rows), Fraction(0)) for column in (0, 1))
+    except (TypeError, ValueError, ArithmeticError):
+        raise LedgerError(damaged(page.path, "an amount is no number")) from None
 
 
 def untouched(page):
@@ -332,7 +337,7 @@ def _written(path, text, ledger):
         return text
     same = False
     with contextlib.suppress(OSError, TypeError, ValueError):  # no such file, or no file name: told below
-        own = [os.path.realpath(ledger) + ending for ending in ("", "-wal", "-shm", "-journal")]  # of SQLite
+        own = [os.path.realpath(ledger) + ending for ending in ("", *LEFTOVERS)]
         same = os.path.realpath(path) in own or os.path.samefile(path, ledger)
     if same:
         raise InvalidParameterError(

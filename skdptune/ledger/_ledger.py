@@ -13,7 +13,17 @@ from skdptune._validation import check_instance, check_real, invalid_value
 from skdptune.accounting import PrivacyCurve
 from skdptune.ledger._audit import SOLE
 from skdptune.ledger._claims import Claim
-from skdptune.ledger._costs import Cost, check_text, cost_of, earlier_charge, new_row, stamp, versions_in_use
+from skdptune.ledger._costs import (
+    Cost,
+    check_sentences,
+    check_text,
+    cost_of,
+    earlier_charge,
+    evaluating,
+    new_row,
+    stamp,
+    versions_in_use,
+)
 from skdptune.ledger._digest import curve_digest
 from skdptune.ledger._entries import LedgerEntry
 from skdptune.ledger._file import LedgerFile, plan_of, sole_of, totals, untouched
@@ -83,7 +93,8 @@ class PrivacyLedger(LedgerFile):
 
     *Assumes* what each entry's ``assumptions`` list, and that the releases use independent coins (two searches with
     one ``random_state`` do not), that everything published about the data set is charged, and that the file is not
-    deleted, edited or replaced by an older copy.
+    deleted, edited, replaced by an older copy or used under two names. Hard links and mounts of the single file are
+    refused: SQLite's locks go by the name, so mount the folder (in a container, say), not the file.
 
     ``spent`` is where the total stands. The guarantee that holds for adaptively chosen charges is (epsilon, delta)
     of the ledger, not the smaller number spent so far.
@@ -189,7 +200,8 @@ class PrivacyLedger(LedgerFile):
         LedgerEntry
         """
         check_instance("curve", curve, PrivacyCurve, "a PrivacyCurve")
-        cost = Cost(curve, check_text("description", description), tuple(assumptions), n_samples, versions_in_use())
+        what, assumptions = check_text("description", description), check_sentences("assumptions", assumptions)
+        cost = Cost(curve, what, assumptions, n_samples, versions_in_use())
         token = secrets.token_hex(16) if token is None else check_text("token", token)
         return self._append("charge", token, cost, delta)
 
@@ -289,7 +301,8 @@ class PrivacyLedger(LedgerFile):
                 f"spents must be searches that another process can recognise; number {digests.index(None) + 1} has a "
                 "cost without a value of its own. Build it from numbers (PrivacyCurve.from_rdp, say)."
             )
-        epsilon = plan_epsilon([cost.curve for cost in costs], self.delta)
+        with evaluating():
+            epsilon = plan_epsilon([cost.curve for cost in costs], self.delta)
         if not _at_most(epsilon, self.epsilon):
             raise BudgetExceededError(
                 f"spents must cost at most epsilon={as_given(self.epsilon)} together at delta={as_given(self.delta)}; "
@@ -388,7 +401,7 @@ class PrivacyLedger(LedgerFile):
             left = self._left(page)
         if plan:
             digest = curve_digest(cost.curve)
-            return sum(not entry.used and entry.digest == digest for entry in plan)
+            return sum(not entry.used and _is_planned(entry, digest, cost.n_samples) for entry in plan)
         if sole is not None:
             return 0
         number = whole_charges(self._prices(cost, delta), *left)
@@ -404,12 +417,17 @@ class PrivacyLedger(LedgerFile):
             )
 
     def _epsilon_of(self, cost):
-        return float(cost.curve.epsilon(self.delta))
+        with evaluating():
+            epsilon = float(cost.curve.epsilon(self.delta))
+            if math.isnan(epsilon):
+                raise ValueError("its epsilon is not a number")
+        return epsilon
 
     def _prices(self, cost, delta):
         # without another one, a quote is asked about at the delta that its search is charged at
         delta = cost.delta if delta is None else check_real("delta", delta, low=0, high=1, high_open=True)
-        return prices_of(cost.curve, self.order, self.delta_aside, delta)
+        with evaluating():
+            return prices_of(cost.curve, self.order, self.delta_aside, delta)
 
     def _left(self, page):
         """Return what is left of the two totals, as fractions."""
@@ -456,12 +474,15 @@ class PrivacyLedger(LedgerFile):
         if row["kind"] == "reserve":
             raise InvalidParameterError("reserve must not be used with a plan: its searches are paid for already.")
         free = [entry for entry in plan_of(page) if not entry.used]
-        fits = [entry for entry in free if entry.digest == row["digest"]]
+        fits = [entry for entry in free if _is_planned(entry, row["digest"], row["n_samples"])]
         if not fits:
             raise BudgetExceededError(not_planned(row, free))
         row.update(kind="planned", slot=fits[0].slot, method="plan")
 
 
+def _is_planned(entry, digest, n_samples):
+    """Return whether a charge is of the price, and of the number of rows where both are known, of a planned search."""
+    return entry.digest == digest and (None in (entry.n_samples, n_samples) or entry.n_samples == n_samples)
 
 
 def _at_most(value, limit):

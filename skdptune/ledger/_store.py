@@ -12,15 +12,15 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import tempfile
 import threading
 import time
 from pathlib import Path
 
 from skdptune._exceptions import InvalidParameterError, LedgerError
+from skdptune.ledger._names import mounts, refuse_leftovers, table_of_mounts, the_only_name
 
-__all__ = ["FORMAT", "Store", "chain", "refuse_network"]
+__all__ = ["FORMAT", "Store", "chain", "damaged", "refuse_network"]
 
 FORMAT = 1
 _APPLICATION = 0x534B4450  # "SKDP"
@@ -86,6 +86,7 @@ class Store:
         It is built beside ``path`` and linked to its name, which fails if another process was first.
         """
         folder = os.path.dirname(path)
+        refuse_leftovers(path)
         try:
             handle, building = tempfile.mkstemp(prefix=".ledger-", dir=folder)  # mode 0600, whatever the umask
             os.close(handle)
@@ -93,6 +94,7 @@ class Store:
             raise _unusable(path, error) from None
         try:
             cls(building)._write_new(json.dumps(terms, sort_keys=True, allow_nan=False))
+            refuse_leftovers(path)  # again: building takes a while
             os.link(building, path)
             _sync_folder(folder)
             return True
@@ -134,11 +136,7 @@ class Store:
         import sqlite3
 
         # Never opened in any other way: closing a second descriptor would drop SQLite's locks in this process.
-        if not os.path.exists(self.path):
-            raise LedgerError(
-                f"path must be a ledger; there is no file {self.path!r}. If it was deleted or moved, restore it: a "
-                "new one would know nothing of what has been spent."
-            )
+        self._only_name()
         connection = None
         try:
             address = f"{Path(self.path).as_uri()}?mode=rw"
@@ -152,10 +150,35 @@ class Store:
             if connection is not None:
                 connection.close()
 
+    def _only_name(self):
+        try:
+            return the_only_name(self.path)
+        except LedgerError:
+            raise
+        except (FileNotFoundError, NotADirectoryError):
+            raise LedgerError(
+                f"path must be a ledger; there is no file {self.path!r}. If it was deleted or moved, restore it: a "
+                "new one would know nothing of what has been spent."
+            ) from None
+        except OSError as error:
+            raise LedgerError(
+                f"path must be a ledger that can be used; {self.path!r} cannot be reached ({error.strerror}). Nothing "
+                "was charged. Fit as a user who may."
+            ) from None
+
+    def _still(self, which):
+        """Refuse unless ``path`` is still the one name of the file called ``which``, the one that SQLite has open."""
+        if self._only_name() != which:
+            raise LedgerError(
+                f"path must stay the same file while it is charged; {self.path!r} was replaced. Nothing was charged. "
+                "Find out by whom, and count what the old file holds as spent."
+            )
+
     @contextlib.contextmanager
     def _transaction(self, kind):
         import sqlite3
 
+        which = self._only_name()
         with self._connection() as connection:
             deadline = time.monotonic() + _PATIENCE
             while True:
@@ -171,7 +194,10 @@ class Store:
                         raise
                     time.sleep(0.01)
             try:
+                self._still(which)  # what SQLite opened, as long as nobody swaps files twice
                 yield connection
+                if kind == "IMMEDIATE":
+                    self._still(which)  # again, before it counts
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -203,7 +229,7 @@ class Store:
                 )
             found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if found != "ok":
-                raise LedgerError(_damaged(self.path, found))
+                raise LedgerError(damaged(self.path, found))
 
     def terms(self):
         """Return the terms as a dictionary."""
@@ -213,7 +239,7 @@ class Store:
     def _terms(self, connection):
         row = connection.execute("SELECT body FROM terms").fetchone()
         if row is None:
-            raise LedgerError(_damaged(self.path, "it has no terms"))
+            raise LedgerError(damaged(self.path, "it has no terms"))
         return _parsed(self.path, row[0])
 
     @contextlib.contextmanager
@@ -233,12 +259,12 @@ class Page:
     """The rows of a ledger within one transaction."""
 
     def __init__(self, store, connection, identity):
-        self._path, self._connection = store.path, connection
+        self.path, self._connection = store.path, connection
         row = connection.execute("SELECT body FROM terms").fetchone()
         self._terms_body = "" if row is None else row[0]
-        if row is None or _parsed(self._path, row[0]).get("identity") != identity:
+        if row is None or _parsed(self.path, row[0]).get("identity") != identity:
             raise LedgerError(
-                f"path must still hold the ledger that was opened; {self._path!r} now holds another one. Open it "
+                f"path must still hold the ledger that was opened; {self.path!r} now holds another one. Open it "
                 "anew if that is what you want."
             )
 
@@ -252,19 +278,19 @@ class Page:
     def of_token(self, token):
         """Return the bodies of the entries of ``token``, in order."""
         rows = self._rows("SELECT body, hash FROM entries WHERE token = ? ORDER BY seq", (token,))
-        return [{**_parsed(self._path, body), "hash": digest} for body, digest in rows]
+        return [{**_parsed(self.path, body), "hash": digest} for body, digest in rows]
 
     def of_kind(self, kind):
         """Return the bodies of the entries of ``kind``, in order."""
         rows = self._rows("SELECT body, hash FROM entries WHERE kind = ? ORDER BY seq", (kind,))
-        return [{**_parsed(self._path, body), "hash": digest} for body, digest in rows]
+        return [{**_parsed(self.path, body), "hash": digest} for body, digest in rows]
 
     def of_method(self, method):
         """Return the bodies of the charges and reservations priced by ``method``, in order."""
         # Quotes inside a text are escaped, so that no description can look like this.
         query = "SELECT body, hash FROM entries WHERE kind IN ('charge', 'reserve') AND instr(body, ?) ORDER BY seq"
         rows = self._rows(query, (f'"method": {json.dumps(method)}',))
-        return [row for row in ({**_parsed(self._path, body), "hash": digest} for body, digest in rows)
+        return [row for row in ({**_parsed(self.path, body), "hash": digest} for body, digest in rows)
                 if row["method"] == method]  # fmt: skip
 
     def kinds(self):
@@ -304,15 +330,15 @@ class Page:
         """
         found = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
-            raise LedgerError(_damaged(self._path, found))
+            raise LedgerError(damaged(self.path, found))
         previous, entries = self.first_hash(), []
         for number, (seq, kind, token, rdp, aside, body, digest) in enumerate(self.rows(), start=1):
-            entry = _parsed(self._path, body)
+            entry = _parsed(self.path, body)
             columns = [entry.get(name) for name in ("seq", "kind", "token", "rdp", "aside")]
             previous = chain(previous, body)
             if seq != number or columns != [seq, kind, token, rdp, aside] or digest != previous:
                 raise LedgerError(
-                    f"the history of {self._path!r} was edited: entry {number} is not the one that was written (or an "
+                    f"the history of {self.path!r} was edited: entry {number} is not the one that was written (or an "
                     "earlier one is missing). Do not charge it; go back to a copy that verifies, and count what was "
                     "charged since as spent."
                 )
@@ -329,11 +355,11 @@ def _parsed(path, text):
     except (TypeError, ValueError):
         value = None
     if not isinstance(value, dict):
-        raise LedgerError(_damaged(path, "a row is not what this package writes"))
+        raise LedgerError(damaged(path, "a row is not what this package writes"))
     return value
 
 
-def _damaged(path, what):
+def damaged(path, what):
     return (
         f"path must be a whole ledger; {path!r} is damaged ({what}). Restore a copy, count everything charged since "
         "as spent, and do not charge the damaged file."
@@ -387,7 +413,7 @@ def _sync_folder(folder):
 
 def refuse_network(path):
     """Refuse a path whose file system is known to be shared between machines."""
-    kind = _file_system(os.path.dirname(path))
+    kind = _file_system(os.path.dirname(os.path.realpath(path)))  # where a link leads
     if kind in _NETWORK:
         raise InvalidParameterError(
             f"path must lie on a local disk, because the locks of a write-ahead log do not hold across machines; "
@@ -397,18 +423,10 @@ def refuse_network(path):
 
 def _file_system(folder):
     """Return the type of the file system that holds ``folder``, or None where it cannot be found out."""
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as table:
-            lines = table.read().splitlines()
-        folder = os.path.realpath(folder)
-    except OSError:
-        return None
+    folder = os.path.realpath(folder)
     best, kind = "", None
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        # the table writes blanks as octal numbers
-        mount = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), before.split(" ")[4])
+    for mount, found in mounts(table_of_mounts()):
         inside = folder == mount or folder.startswith(mount.rstrip("/") + "/")
         if inside and len(mount) >= len(best):
-            best, kind = mount, after.split(" ")[0]
+            best, kind = mount, found
     return kind

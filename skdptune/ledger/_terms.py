@@ -65,4 +65,11 @@ def complete_terms(asked):
 def absolute(path):
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise invalid_type("path", "the path of a file", path, "Pass e.g. 'budget.ledger'.")
-    return os.path.abspath(os.fsdecode(os.fspath(path)))
+    path = os.fsdecode(os.fspath(path))
+    try:
+        usable = "\0" not in path and bool(os.fsencode(path))
+    except UnicodeEncodeError:  # half a surrogate pair
+        usable = False
+    if not usable:
+        raise invalid_value("path", "a name that a file can have", path, "Leave out what is no character.")
+    return os.path.abspath(path)

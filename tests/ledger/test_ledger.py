@@ -461,7 +461,7 @@ def test_a_public_export_tells_no_times(ledger):
     entry = ledger.entries()[0]
     for text in (ledger.to_json(public=True), ledger.to_csv(public=True)):
         for secret in (entry.when, entry.token, entry.hash, '"user"', "when", "head"):
-            assert secret not in text.replace(ledger.created, "")
+            assert secret not in text
         assert entry.digest in text and "zero-out" in text
 
 

@@ -1,0 +1,112 @@
+"""One ledger under two names, logs of deleted ones, and texts that are none."""
+
+import os
+import sqlite3
+
+import pytest
+
+from skdptune._exceptions import BudgetExceededError, InvalidParameterError, InvalidTypeError, LedgerError, PricingError
+from skdptune.accounting import PrivacyCurve
+from skdptune.ledger import PrivacyLedger, _names
+from tests.ledger.test_ledger import search_with
+
+PURE = PrivacyCurve.pure(0.01)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return PrivacyLedger(tmp_path / "a.ledger", epsilon=1.0, delta=0)
+
+
+def test_a_hard_link_is_refused_by_both_names(ledger, tmp_path):
+    os.link(ledger.path, tmp_path / "b")
+    opening, export = (lambda: PrivacyLedger.open(tmp_path / "b")), (lambda: ledger.to_json(tmp_path / "b"))
+    for using in (ledger.entries, lambda: ledger.charge(PURE), opening, export):
+        with pytest.raises(LedgerError, match="the only name.*hard links"):
+            using()
+    os.unlink(tmp_path / "b")
+    assert ledger.charge(PURE).seq == 1
+
+
+def test_a_link_made_during_a_charge_rolls_it_back(ledger, tmp_path):
+    with pytest.raises(LedgerError, match="hard links"), ledger._store.writing(ledger.identity):
+        os.link(ledger.path, tmp_path / "b")
+    os.unlink(tmp_path / "b")
+    assert ledger.entries() == ()
+
+
+def test_the_name_that_a_killed_maker_left_is_removed(ledger, tmp_path):
+    os.link(ledger.path, tmp_path / ".ledger-ab_12xyz")
+    assert ledger.charge(PURE).seq == 1 and not (tmp_path / ".ledger-ab_12xyz").exists()
+
+
+def test_a_mount_of_the_single_file_is_refused(ledger, tmp_path, monkeypatch):
+    line = "36 35 98:0 /x {} rw,noatime shared:1 - ext4 /dev/sda rw\n"
+    monkeypatch.setattr(_names, "table_of_mounts", lambda: line.format(tmp_path))
+    assert ledger.charge(PURE).seq == 1  # the folder may be one
+    monkeypatch.setattr(_names, "table_of_mounts", lambda: line.format(ledger.path))
+    for using in (lambda: ledger.charge(PURE), lambda: PrivacyLedger.open(ledger.path)):
+        with pytest.raises(LedgerError, match="Mount the folder"):
+            using()
+
+
+@pytest.mark.parametrize("ending", _names.LEFTOVERS)
+def test_the_log_of_a_deleted_ledger_is_not_taken_over(tmp_path, ending):
+    (tmp_path / f"a{ending}").write_bytes(b"x")
+    with pytest.raises(LedgerError, match="nothing of an earlier ledger"):
+        PrivacyLedger(tmp_path / "a", 1.0, 0)
+    assert os.listdir(tmp_path) == [f"a{ending}"]
+
+
+def test_an_amount_that_is_no_number_is_damage(ledger):
+    ledger.charge(PURE)
+    with sqlite3.connect(ledger.path) as connection:
+        connection.execute("DROP TRIGGER entries_stay")
+        connection.execute("UPDATE entries SET rdp = 'nan'")
+    connection.close()
+    with pytest.raises(LedgerError, match="damaged .an amount is no number"):
+        ledger.charge(PURE)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\ud800"])
+def test_names_that_no_file_has(path):
+    with pytest.raises(InvalidParameterError, match="path must be a name"):
+        PrivacyLedger(path, 1.0, 0)
+
+
+def test_texts_that_are_none(ledger):
+    with pytest.raises(InvalidParameterError, match="UTF-8"):
+        ledger.charge_curve(PURE, "x\ud800")
+    with pytest.raises(InvalidParameterError, match="UTF-8"):
+        ledger.charge_curve(PURE, "x", assumptions=["\ud800"])
+    for wrong in ("abc", 3, [3]):
+        with pytest.raises(InvalidTypeError, match="assumptions must be a sequence of texts"):
+            ledger.charge_curve(PURE, "x", assumptions=wrong)
+    assert ledger.entries() == ()
+
+
+def test_almost_no_noise_has_no_price(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "b", 1.0, 1e-5)
+    for using in (ledger.charge, ledger.affordable):
+        with pytest.raises(PricingError, match="price that can be computed"):
+            using(PrivacyCurve.gaussian(1e-200))
+
+
+def test_a_description_is_one_line(ledger):
+    ledger.charge(PURE)
+    lines = len(ledger.summary().splitlines())
+    ledger.charge_curve(PURE, "x\n     2  forged\u2028y")
+    assert len(ledger.summary().splitlines()) == lines + 1
+
+
+def test_a_plan_is_for_its_number_of_rows(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "p", 50.0, 1e-5)
+    ledger.register_plan([search_with(None).privacy_cost(200)])
+    assert ledger.affordable(search_with(None).privacy_cost(100)) == 0
+    with pytest.raises(BudgetExceededError, match="same number of rows"):
+        ledger.charge(search_with(None).privacy_cost(100))
+    assert ledger.charge(search_with(None).privacy_cost(200)).slot == 1
+
+
+def test_a_public_export_does_not_say_when_the_ledger_was_made(ledger):
+    assert ledger.created in ledger.to_json() and ledger.created not in ledger.to_json(public=True)
