@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from multiprocessing.connection import Pipe
 
 import joblib
@@ -24,6 +25,8 @@ import sklearn
 
 from skdptune._exceptions import RunFailedError
 from skdptune._validation import check_real, invalid_value
+from skdptune.model_selection._folders import private_folder
+from skdptune.model_selection._read_only import size_of
 from skdptune.model_selection._runs import RunRecord, mark_of, over
 from skdptune.model_selection._transport import dump_payload
 
@@ -31,7 +34,8 @@ __all__ = ["RETRIES", "Cells", "check_run_timeout", "lost"]
 
 RETRIES = 2  # a try whose process died is run again this often, with the same coins; then it ranks last
 _LONGEST_TIMEOUT = 1e9  # seconds: thirty years
-_LONGEST_WAIT = 3600.0  # seconds in one call; poll() counts milliseconds in 31 bits
+_LOOK = 0.5  # seconds between two looks at whether the process is still there
+_NAMELESS = sys.platform == "linux" and os.path.isdir("/proc/self/fd")  # whether a file without a name can be opened
 _START_LIMIT = 300.0  # seconds for a cell to import and load what it needs
 _START_ATTEMPTS = 3
 _THREAD_LIMITS = (
@@ -84,8 +88,8 @@ class Cells:
     ----------
     plan : RunPlan
     data : RunData
-    folder : str
-        An own folder, for what the cells load.
+    folder : str or None
+        An own folder, for what the cells load; None makes one.
     workers : int
         How many cells will work at a time; their libraries share the processors.
     timeout : float or None
@@ -93,7 +97,8 @@ class Cells:
     """
 
     def __init__(self, plan, data, folder, workers=1, timeout=None):
-        self._payload, self._folder, self._path = (plan, data), folder, None
+        self._payload, self._folder, self._paths = (plan, data), folder, None
+        self._descriptors, self._stack = [], contextlib.ExitStack()
         self._workers = workers
         self._timeout = timeout
         self._config = sklearn.get_config()  # belongs to the thread that makes the search
@@ -147,12 +152,12 @@ class Cells:
                         return cell
                     self._all.discard(cell)
                     cell.kill()
-                if self._path is None:
-                    self._path = dump_payload(self._payload, self._folder)
-                cell = _Cell(self._workers)
+                if self._paths is None:
+                    self._write()
+                cell = _Cell(self._workers, self._descriptors)
                 self._all.add(cell)
             try:
-                cell.load(self._path, self._config)
+                cell.load(self._paths, self._config)
                 return cell
             except _DiedError:
                 self._drop(cell)
@@ -163,6 +168,21 @@ class Cells:
             "the process for a try ended before it could begin, several times in a row; the whole search stays "
             "charged and nothing is published. Look at the memory and process limits of this machine."
         )
+
+    def _write(self):
+        """Write what the cells load; without names where none is needed, so that the files end with the processes."""
+        folder = self._folder
+        if folder is None:
+            folder = self._stack.enter_context(private_folder(size_of(self._payload[1])))
+        path = dump_payload(self._payload, folder)
+        paths = [path, path + ".rows"]
+        if _NAMELESS:
+            for name in paths:
+                self._descriptors.append(os.open(name, os.O_RDONLY | os.O_CLOEXEC))
+                os.unlink(name)
+            self._stack.close()
+            paths = [f"/proc/self/fd/{descriptor}" for descriptor in self._descriptors]
+        self._paths = paths
 
     def _drop(self, cell):
         cell.kill()
@@ -176,8 +196,12 @@ class Cells:
             cells = list(self._all)
             self._all.clear()
             self._idle.clear()
+            for descriptor in self._descriptors:
+                os.close(descriptor)
+            self._descriptors = []
         for cell in cells:
             cell.kill()
+        self._stack.close()
 
     def __enter__(self):
         return self
@@ -192,29 +216,36 @@ def lost(position, seed, failure):
 
 
 class _Cell:
-    """One child process and the line to it."""
+    """One child process and the line to it, beside a pipe whose end, when this process is gone, is its end."""
 
-    def __init__(self, workers):
+    def __init__(self, workers, descriptors):
         self._line, theirs = Pipe()
+        life, self._life = os.pipe()
         self._ended = threading.Lock()
+        handed = (theirs.fileno(), life)
         order = f"import sys; sys.path[:] = {sys.path!r}; from skdptune.model_selection._cell import main; "
         command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c"]
         try:
             self._process = subprocess.Popen(
-                [*command, f"{order}main({theirs.fileno()}, {os.getpid()})"],
+                [*command, f"{order}main({handed}, {os.getpid()})"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(*handed, *descriptors),
                 start_new_session=True,  # a group of its own, which Ctrl-C in a terminal does not reach
                 env=_environment(workers),
             )
+        except BaseException:
+            os.close(self._life)
+            raise
         finally:
             theirs.close()
+            os.close(life)
+        _STARTED.add(self)
 
-    def load(self, path, config):
+    def load(self, paths, config):
         """Let the process load what every try needs."""
-        self._send(pickle.dumps((path, config)))
+        self._send(pickle.dumps((paths, config)))
         answer = self._receive(_START_LIMIT)
         if answer is None:
             raise _DiedError
@@ -242,7 +273,7 @@ class _Cell:
     def waits(self):
         """Return whether the process is still there: one that was idle for long has left."""
         try:
-            return not self._line.poll(0)  # nothing is due: what could be read is the end
+            return not self._gone() and not self._line.poll(0)  # nothing is due: what could be read is the end
         except OSError:
             return False
 
@@ -257,23 +288,56 @@ class _Cell:
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while not self._line.poll(_wait_until(deadline)):
-                if deadline is not None and time.monotonic() >= deadline:
+                if self._gone():  # something that it has started holds the other end
+                    self.kill()
+                    if not self._line.poll(0):
+                        raise _DiedError
+                elif deadline is not None and time.monotonic() >= deadline:
                     return None
             return pickle.loads(self._line.recv_bytes())
         except (EOFError, OSError):
             raise _DiedError from None
 
+    def _gone(self):
+        """Return whether the process has ended. It is not waited for: its number must go on to name its group."""
+        if self._ended.locked():
+            return True
+        try:
+            look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self._process.pid, look) is not None
+        except (AttributeError, OSError):  # a system without waitid, or a program that lets nobody wait
+            return self._process.poll() is not None
+
     def kill(self):
-        """End the process and everything it started. The line closes with the last reference to it."""
+        """End the process and everything in its group. The line closes with the last reference to it."""
         if self._ended.acquire(blocking=False):  # once: afterwards the number may belong to others
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+            os.close(self._life)
+
+    def leave_to_parent(self):
+        """In a forked child: let go of what would keep the process alive when the parent is gone."""
+        if self._ended.acquire(blocking=False):  # the fork may not end it, either
+            self._line.close()
+            os.close(self._life)
+
+
+_STARTED = weakref.WeakSet()
+
+
+def _after_fork():
+    for cell in list(_STARTED):
+        cell.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _wait_until(deadline):
     """Return for how many seconds to wait at a time."""
-    return _LONGEST_WAIT if deadline is None else min(_LONGEST_WAIT, max(0.0, deadline - time.monotonic()))
+    return _LOOK if deadline is None else min(_LOOK, max(0.0, deadline - time.monotonic()))
 
 
 def _environment(workers):

@@ -6,6 +6,7 @@ run again with the same coins and to the same outcome: to replay is not to condi
 
 import collections
 import contextlib
+import gc
 import itertools
 import logging
 import os
@@ -110,8 +111,10 @@ class Runner:
             self._folder(plan, data) as folder,
             quiet(),
             isolated_global_generators(),  # around all runs: the caller's state is saved once, each run reseeds
+            contextlib.ExitStack() as silence,
         ):
             todo = _Todo(past.pending())
+            silence.callback(gc.collect)  # what the tries left in cycles may speak when it is collected
             crew = self._crew(plan, data, seeds, folder, store, held)
             try:
                 with contextlib.closing(self._records(crew, todo, past.worn)) as records:

@@ -77,6 +77,11 @@ class PaddedRandomSearchCV(PrivateRandomSearchCV):
         return _made_up(X, rng), labels
 
     def _resolve(self, n_samples, public_validation):
+        if self.error_score == "raise":
+            raise InvalidParameterError(
+                "error_score must be nan when tries are padded; got 'raise', which ends the search at "
+                "the first try that fails, before the others have been run, so that its duration tells."
+            )
         if as_run_count(self.n_iter).support_max is None:
             raise InvalidParameterError(
                 f"n_iter must have a largest value, up to which dummy tries are run; got {self.n_iter!r}, which may "
@@ -149,8 +154,9 @@ def fixed_time(seconds):
     Raises
     ------
     FixedTimeError
-        If the block took longer. Its results are there, but publishing them now would publish its duration, too:
-        wait for another time that was fixed in advance.
+        If the block took longer and raised nothing itself: an error of the block is passed on, in time or late, and
+        nothing tells that it was late. The results of a late block are there, but publishing them now would publish its
+        duration, too: wait for another time that was fixed in advance.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Rows that no try can change for another, and how much room they take."""
 
-import sys
+import mmap
+import pickle
 
 import numpy as np
 import scipy.sparse
@@ -9,13 +10,15 @@ __all__ = ["own", "size_of"]
 
 
 def own(value):
-    """Return ``value`` such that no try can change it for another: read-only, or a cheap copy.
+    """Return ``value`` such that no try can change it for another, not even past numpy: a try's own copy.
 
     Parameters
     ----------
     value : ndarray, sparse matrix, DataFrame, Series, list, dict of such, or anything else
-        Arrays become read-only views and sparse matrices get read-only parts, without a copy. Tables are
-        copied, lazily where pandas can, and so are lists. Anything else is returned as it is.
+        Arrays and the parts of sparse matrices become read-only. That is a flag, which a candidate can turn and
+        which ``torch.from_numpy`` does not look at, so they are copies as well, unless they are maps of a file that
+        the system lets nobody write to. Tables are copied, values included, and so are lists. Anything else is
+        returned as it is.
     """
     if isinstance(value, np.ndarray):
         return _read_only(value)
@@ -26,16 +29,26 @@ def own(value):
     if isinstance(value, list):
         return list(value)
     if hasattr(value, "iloc") and hasattr(value, "copy"):
-        return value.copy(deep=not _pandas_copies_on_write())
+        return value.copy(deep=True)  # lazy copies share their values with code that goes past pandas
     return value
 
 
 def _read_only(array):
-    if not array.flags.writeable:
+    if _is_mapped(array):
         return array
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    twin = array.copy(order="K")
+    twin.flags.writeable = False
+    return twin
+
+
+def _is_mapped(array):
+    """Return whether ``array`` lies in a read-only map, as :func:`load_payload` makes them."""
+    base = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, pickle.PickleBuffer):
+        base = base.raw()
+    return isinstance(base, memoryview) and base.readonly and isinstance(base.obj, mmap.mmap)
 
 
 def _read_only_sparse(matrix):
@@ -53,11 +66,6 @@ def _shallow(matrix):
     twin = type(matrix).__new__(type(matrix))
     twin.__dict__.update(matrix.__dict__)
     return twin
-
-
-def _pandas_copies_on_write():
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and int(pandas.__version__.split(".")[0]) >= 3
 
 
 def size_of(value, depth=3):

@@ -1,6 +1,7 @@
 """What a search needs of its process, looked after before anything is spent."""
 
 import contextlib
+import gc
 import io
 import os
 import sys
@@ -11,7 +12,7 @@ from joblib.parallel import get_active_backend
 
 from skdptune.candidates._seeding import release_global_generators
 from skdptune.model_selection._folders import check_place
-from skdptune.model_selection._quiet import occupy_standard_descriptors
+from skdptune.model_selection._quiet import occupy_standard_descriptors, quiet
 
 __all__ = ["make_ready", "release_workers", "start_workers", "works_elsewhere"]
 
@@ -84,6 +85,8 @@ def release_workers(n_jobs, folder):
 
 def _release(folder, count):
     release_global_generators()
+    with quiet():
+        gc.collect()  # what the tries left in cycles may speak when it is collected
     deadline = time.monotonic() + _PATIENCE
     with contextlib.suppress(OSError):
         open(os.path.join(folder, f"released-{os.getpid()}"), "x").close()

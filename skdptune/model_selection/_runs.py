@@ -240,7 +240,7 @@ def _train_and_score(plan, data, adapter, seed):
     total, model = 0, None
     for position in range(len(data.splits)):
         (X, y), held_out = data.parts(position)
-        fitted = adapter.fit(X, y, classes=plan.classes, seed=child_seed(seed, "fit", position))
+        fitted = adapter.fit(X, y, classes=own(plan.classes), seed=child_seed(seed, "fit", position))
         # Only what the curve covers is scored: the trained object may know more than it may publish.
         model = adapter.publish(fitted)
         if plan.public_scorer is None:

@@ -14,8 +14,8 @@ Spark             a broadcast variable, fetched once per executor
 anything else     a pickle of everything with every task (unpickled once per worker)
 ================  ==============================================================================================
 
-Rows are handed out read-only. A candidate that could write into them would make later tries depend on
-earlier ones, and the price of a search is a price for independent tries.
+Rows are handed out read-only, and as copies where they are no maps of a file. A candidate that could write into
+them would make later tries depend on earlier ones, and the price of a search is a price for independent tries.
 """
 
 import contextlib
@@ -441,7 +441,10 @@ def _keep(token, key, dask_worker=None):
 
 def _forget(token):
     """In a dask worker: the search is over."""
+    from skdptune.model_selection._worker import release  # that module needs this one
+
     _CACHE.forget(token)
+    release(token)
 
 
 class _RayTicket(_Ticket):
@@ -542,11 +545,11 @@ def _what_went_wrong(error, folder, spans):
     return f"the rows could not be written to {folder}: {error.strerror}. Make it writable, or use n_jobs=1."
 
 
-def load_payload(path):
+def load_payload(path, rows=None):
     """Return the payload of :func:`dump_payload`; its arrays are read-only maps of the file."""
     with open(path, "rb") as file:
         head, spans = pickle.load(file)
-    with open(path + ".rows", "rb") as file:
+    with open(rows or path + ".rows", "rb") as file:
         length = os.fstat(file.fileno()).st_size
         # the map outlives the file's name
         whole = memoryview(mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ) if length else b"")

@@ -1,20 +1,21 @@
 """What an engine's worker does with one task: note that the run begins, run it, note that it is over."""
 
 import contextlib
+import gc
 import math
 import os
 import threading
 import time
 from dataclasses import replace
+from multiprocessing.util import Finalize
 
 from skdptune.candidates._seeding import hold_global_generators
 from skdptune.model_selection._cells import Cells
-from skdptune.model_selection._folders import private_folder
-from skdptune.model_selection._quiet import occupy_standard_descriptors, process_identity, quiet_worker
+from skdptune.model_selection._quiet import occupy_standard_descriptors, process_identity, quiet, quiet_worker
 from skdptune.model_selection._runs import OVER, one_run, over
 from skdptune.model_selection._store import open_store
 
-__all__ = ["run_task", "settle"]
+__all__ = ["release", "run_task", "settle"]
 
 _LOOK = 1.0  # seconds between two looks at whether the parent is still there
 
@@ -43,7 +44,7 @@ def run_task(ticket, position, seed, floor):
         if ticket.of_a_child:
             hold_global_generators()  # until the parent has them given back
     with quiet_worker(data.parent):
-        record = _run(plan, data, position, seed, floor)
+        record = _run(ticket.token, plan, data, position, seed, floor)
         # still silent: what a candidate says while its model is pickled would tell how many there were
         return record if data.parent == process_identity() else _packed(ticket, record)
 
@@ -58,10 +59,10 @@ def _packed(ticket, record):
         return ticket.packed(failed)
 
 
-def _run(plan, data, position, seed, floor):
+def _run(token, plan, data, position, seed, floor):
     store = open_store(plan.store)
     if plan.run_timeout is not None:
-        with _OWN.cells(plan, data) as cells:
+        with _OWN.cells(token, plan, data) as cells:
             record = cells.run(position, seed, store)
     else:
         if store is not None and not store.start(position):
@@ -83,55 +84,75 @@ def settle(record, store, floor):
 # ---------------------------------------------------------------------- cells of a worker on a cluster
 
 
-class _OwnCells:
-    """The cells of this process, for one search at a time; they and their rows go when no try has come for a while."""
+class _Lent:
+    """The cells of one search."""
 
-    IDLE = 60.0
-    EVERY = 5.0
+    def __init__(self, cells):
+        self.cells, self.busy, self.used = cells, 0, time.monotonic()
+
+
+class _OwnCells:
+    """The cells of this process, by shipment. They go when the search is over, or when no try has come for a while."""
+
+    IDLE = 5.0
+    EVERY = 1.0
 
     def __init__(self):
         self._lock = threading.Lock()
-        self._token = self._cells = self._folder = None
-        self._busy, self._used, self._watched = 0, 0.0, False
+        self._lent, self._watched, self._pid = {}, False, None
 
     @contextlib.contextmanager
-    def cells(self, plan, data):
+    def cells(self, token, plan, data):
         """Lend the cells that know ``plan`` and ``data``."""
         with self._lock:
-            if plan.token != self._token:
-                self._drop()
-                self._folder = private_folder()
-                self._cells = Cells(plan, data, self._folder.__enter__(), os.cpu_count(), plan.run_timeout)
-                self._token = plan.token
-            self._busy += 1
-            cells = self._cells
+            if token not in self._lent:
+                self._lent[token] = _Lent(Cells(plan, data, None, os.cpu_count(), plan.run_timeout))
+            lent = self._lent[token]
+            lent.busy += 1
             if not self._watched:
                 self._watched = True
                 threading.Thread(target=self._watch, name="skdptune-cells", daemon=True).start()
+            if self._pid != os.getpid():
+                self._pid = os.getpid()
+                Finalize(None, self.release, exitpriority=10)  # unlike atexit, in the children of multiprocessing, too
         try:
-            yield cells
+            yield lent.cells
         finally:
             with self._lock:
-                self._busy -= 1
-                self._used = time.monotonic()
+                lent.busy -= 1
+                lent.used = time.monotonic()
+
+    def release(self, token=None):
+        """End the cells of a search that is over, or all of them."""
+        with self._lock:
+            tokens = list(self._lent) if token is None else [token]
+            ended = [self._lent.pop(each) for each in tokens if each in self._lent]
+        for lent in ended:
+            lent.cells.close()
 
     def _watch(self):
         while True:
             time.sleep(self.EVERY)
             with self._lock:
-                if not self._busy and time.monotonic() - self._used > self.IDLE:
-                    self._drop()
-                    self._watched = False
-                    return
-
-    def _drop(self):
-        if self._cells is not None:
-            self._cells.close()
-            self._folder.__exit__(None, None, None)
-        self._token = self._cells = self._folder = None
+                late = time.monotonic() - self.IDLE
+                idle = [token for token, lent in self._lent.items() if not lent.busy and lent.used < late]
+                ended = [self._lent.pop(token) for token in idle]
+                self._watched = bool(self._lent)
+                last = not self._watched
+            for lent in ended:
+                lent.cells.close()
+            if last:
+                return
 
 
 _OWN = _OwnCells()
+
+
+def release(token):
+    """Let go of what this worker holds of a search that is over; what its tries left behind speaks in silence."""
+    _OWN.release(token)
+    with quiet():
+        gc.collect()
 
 
 # ---------------------------------------------------------------------- orphans

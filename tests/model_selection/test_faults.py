@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import ctypes
+import multiprocessing
 import os
 import pathlib
 import pickle
@@ -20,7 +21,7 @@ import pytest
 from skdptune import PrivateRandomSearchCV
 from skdptune._exceptions import AllRunsFailedError, CandidateRefusedError, RunFailedError
 from skdptune.accounting import PrivacyCurve
-from skdptune.model_selection import _cells, _dask_repairs, _engine, _runs, _store, _vault
+from skdptune.model_selection import _cells, _dask_repairs, _engine, _runs, _store, _transport, _vault, _worker
 from skdptune.model_selection._search import Runner
 from skdptune.run_counts import Fixed
 from tests.candidates.toys import GaussianToy
@@ -380,6 +381,86 @@ def test_errors_of_dask_are_heard_and_nothing_is_run_here():
     assert backend.effective_n_jobs(-1) == 1 and "submit" not in vars(backend)
 
 
+# ---------------------------------------------------------------- helpers of a try, workers on a cluster
+
+
+class Forker(GaussianToy):
+    """Forks a helper that waits for ever, and is killed in its first fit."""
+
+    def __init__(self, s=1.0, note=None, random_state=None):
+        super().__init__(s=s, random_state=random_state)
+        self.note = note
+
+    def fit(self, X, y=None):
+        with open(self.note, "a") as file:
+            file.write(f"{self._helper()}\n")
+        with contextlib.suppress(FileExistsError):
+            open(f"{self.note}-first", "x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(X, y)
+
+    def _helper(self):
+        return multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
+
+
+class ForkerHere(Forker):
+    def _helper(self):
+        process = super()._helper()
+        process.start()
+        return process.pid
+
+
+class ForkerInC(Forker):
+    def _helper(self):
+        pid = ctypes.PyDLL(None).fork()  # Python's hooks do not see it
+        if pid == 0:
+            while True:
+                time.sleep(1)
+        return pid
+
+
+@pytest.mark.parametrize(("kind", "limit"), [(ForkerHere, None), (ForkerHere, 60.0), (ForkerInC, None)])
+def test_a_killed_try_is_noticed_although_its_helper_lives(tmp_path, seen, kind, limit):
+    made = PrivateRandomSearchCV(kind(note=str(tmp_path / "note")), {"s": [1.0]}, n_iter=Fixed(2), run_timeout=limit)
+    with joblib.parallel_config("multiprocessing", n_jobs=2):
+        made.fit(X, Y)
+    assert [record.failure for record in seen] == [None, None]
+    helpers = (tmp_path / "note").read_text().split()
+    assert len(helpers) == 3
+    for pid in helpers:
+        _wait_until(lambda pid=pid: not _alive(int(pid)))
+
+
+class _Elsewhere:
+    """A ticket as a worker of a cluster gets it."""
+
+    token, of_a_child = "a shipment", False
+
+    def load(self):
+        made = PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}, n_iter=Fixed(1), run_timeout=60.0)
+        kept = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Runner, "best", lambda self, plan, data, seeds, **_: kept.extend((plan, data)))
+            with contextlib.suppress(AllRunsFailedError):
+                made.fit(X, Y)
+        return kept
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_cells_of_a_worker_go_with_the_search_and_leave_no_file(tmp_path, monkeypatch, told):
+    monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path))
+    monkeypatch.setattr(_worker._OWN, "IDLE", 1e9 if told else 0.0)
+    plan, data = _Elsewhere().load()
+    assert _worker._run("a shipment", plan, data, 0, 5, None).failure is None
+    assert not list(tmp_path.rglob("payload*"))  # no name, so nothing is left whatever ends the worker
+    if told:
+        assert _cells_alive()
+        _transport._forget("a shipment")
+        assert not _cells_alive() and not list(tmp_path.iterdir())
+    else:
+        _wait_until(lambda: not _cells_alive())
+
+
 # ---------------------------------------------------------------- Ctrl-C
 
 _INTERRUPTED = """
@@ -439,6 +520,16 @@ def test_workers_follow_a_killed_parent(tmp_path, engine):
     script, folder, note = tmp_path / "script.py", tmp_path / "checkpoint", tmp_path / "note"
     script.write_text(_INTERRUPTED.replace("signal.SIGINT", "signal.SIGKILL"))
     command = [sys.executable, str(script), engine, str(folder), str(note)]
+    subprocess.run(command, env=_environment(), timeout=100, stdout=subprocess.DEVNULL, check=False)
+    for pid in {int(line) for line in note.read_text().split()}:
+        _wait_until(lambda pid=pid: not _alive(pid))
+
+
+def test_a_try_that_never_lets_go_of_the_interpreter_follows_a_killed_parent(tmp_path):
+    script, folder, note = tmp_path / "script.py", tmp_path / "checkpoint", tmp_path / "note"
+    text = _INTERRUPTED.replace("signal.SIGINT", "signal.SIGKILL")
+    script.write_text(text.replace("time.sleep(600)", "__import__('ctypes').PyDLL(None).sleep(600)"))
+    command = [sys.executable, str(script), "cells", str(folder), str(note)]
     subprocess.run(command, env=_environment(), timeout=100, stdout=subprocess.DEVNULL, check=False)
     for pid in {int(line) for line in note.read_text().split()}:
         _wait_until(lambda pid=pid: not _alive(pid))

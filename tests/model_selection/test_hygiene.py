@@ -1,6 +1,7 @@
 """Independence of the runs, and silence about everything but the winner."""
 
 import collections
+import gc
 import io
 import logging
 import pickle
@@ -127,6 +128,32 @@ def test_streams_and_warnings_do_not_depend_on_the_number_of_tries(rows, backend
         outputs.append((streams.out, streams.err, len(own), len(caplog.records), sorted(vars(search))))
     assert outputs[0] == outputs[1]
     assert outputs[0][:4] == ("", "", 0, 0)
+
+
+class Lingering(GaussianToy):
+    """Leaves an object in a reference cycle that speaks when it is collected."""
+
+    def fit(self, X, y=None):
+        class Part:
+            def __del__(self):
+                sys.stderr.write("gone\n")
+
+        part = Part()
+        part.me = part
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("backend", ["sequential", "threading", "loky"])
+def test_what_tries_leave_behind_is_collected_in_silence(rows, backend, capfd):
+    gc.disable()  # here; otherwise much of it goes by chance
+    try:
+        with joblib.parallel_config(backend=backend, n_jobs=2):
+            PrivateRandomSearchCV(Lingering(), {"s": [3.0]}, n_iter=Fixed(6)).fit(*rows)
+        gc.collect()
+        joblib.Parallel(2)(joblib.delayed(gc.collect)() for _ in range(8 if backend == "loky" else 0))
+    finally:
+        gc.enable()
+    assert "gone" not in capfd.readouterr().err
 
 
 def test_a_pickle_holds_one_model_and_nothing_of_the_rows(monkeypatch):

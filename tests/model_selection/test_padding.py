@@ -151,6 +151,15 @@ def test_a_count_without_a_cap_is_refused_before_anything():
         assert not SEEN
 
 
+def test_a_search_that_may_end_early_is_refused_before_anything():
+    made = search(n_iter=AtMost(Geometric(4), 15)).set_params(error_score="raise")
+    for work in (lambda: made.privacy_cost(60), lambda: made.fit(table("array"), np.arange(60) % 2)):
+        SEEN.clear()
+        with pytest.raises(InvalidParameterError, match="error_score must be nan"):
+            work()
+        assert not SEEN
+
+
 def test_a_block_ends_at_the_time_that_was_fixed():
     start = time.monotonic()
     with fixed_time(0.2):
