@@ -1,0 +1,7 @@
+"""What all tests share."""
+
+import signal
+
+# A shell that starts this run in the background has it ignore Ctrl-C, and so would every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
