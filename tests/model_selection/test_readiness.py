@@ -74,8 +74,9 @@ class Talks(GaussianToy):
         self.say()
         return super().__getstate__()
 
-def seed(seconds):
-    np.random.seed(5), random.seed(5), time.sleep(seconds)
+def seed():
+    np.random.seed(5), random.seed(5), time.sleep(0.5)
+    return os.getpid()
 
 def draw(i):
     os.write(1, f"task {i}\\n".encode())
@@ -87,8 +88,8 @@ def mark(text):
 
 with joblib.parallel_config("loky", n_jobs=2):
     if sys.argv[1] == "used":
-        for seconds in (0.0, 1.0):  # the workers are all there, then each gets one
-            joblib.Parallel()(joblib.delayed(seed)(seconds) for i in range(2))
+        while len(set(joblib.Parallel()(joblib.delayed(seed)() for i in range(2)))) < 2:
+            pass  # until both workers are there and each has had one
     search(1, Talks)
     for tries in (1, 40):
         mark("begin")
