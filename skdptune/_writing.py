@@ -9,7 +9,7 @@ from unicodedata import category
 from skdptune._exceptions import InvalidParameterError, OutputError
 from skdptune._validation import invalid_type
 
-__all__ = ["obeyed", "plain", "write_text"]
+__all__ = ["obeyed", "plain", "sync_folder", "write_text"]
 
 _NO_INHERIT = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -114,7 +114,7 @@ def _replace(target, content, there):
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise
-    _sync_folder(os.path.dirname(target))
+    sync_folder(os.path.dirname(target))
 
 
 def _keep(beside, there):
@@ -127,8 +127,8 @@ def _keep(beside, there):
     os.chmod(beside, stat.S_IMODE(there.st_mode))
 
 
-def _sync_folder(folder):
-    """Make the new name last through a power cut, where folders can be synced."""
+def sync_folder(folder):
+    """Make a new name in ``folder`` last through a power cut, where folders can be synced."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

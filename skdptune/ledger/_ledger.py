@@ -265,7 +265,8 @@ class PrivacyLedger(LedgerFile):
         """Fix the searches to come, and pay for all of them at once, at the tighter price of a fixed plan.
 
         The composition of the whole plan is checked against the budget here; afterwards only the planned searches
-        are accepted, each once, in any order. What is left out stays paid for.
+        are accepted, each once, in any order. What is left out stays paid for. Registering the same plan again (a
+        script that is started anew after a crash) changes nothing: its searches are still accepted once each.
 
         Parameters
         ----------
@@ -318,6 +319,9 @@ class PrivacyLedger(LedgerFile):
         row = new_row("plan", secrets.token_hex(16), Cost(None, what, (), None, versions_in_use()), self.relation)
         row.update(epsilon=repr(epsilon), method="plan", planned=planned)
         with self._store.writing(self.identity) as page:
+            earlier = page.of_kind("plan")
+            if earlier and _same_plan(earlier[0]["planned"], planned):
+                return float(earlier[0]["epsilon"])
             if not untouched(page):
                 raise InvalidParameterError(
                     "register_plan must come first; this ledger was charged already, and a plan made after seeing a "
@@ -478,6 +482,12 @@ class PrivacyLedger(LedgerFile):
         if not fits:
             raise BudgetExceededError(not_planned(row, free))
         row.update(kind="planned", slot=fits[0].slot, method="plan")
+
+
+def _same_plan(one, other):
+    """Return whether two plans list the same prices for the same numbers of rows, in the same order."""
+    kept = ("slot", "digest", "n_samples")
+    return [[entry[name] for name in kept] for entry in one] == [[entry[name] for name in kept] for entry in other]
 
 
 def _is_planned(entry, digest, n_samples):

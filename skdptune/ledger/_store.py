@@ -11,13 +11,17 @@ The rows are text that this package wrote (JSON); nothing in the file is ever un
 import contextlib
 import hashlib
 import json
+import math
 import os
 import tempfile
 import threading
 import time
+from dataclasses import fields
 from pathlib import Path
 
 from skdptune._exceptions import InvalidParameterError, LedgerError
+from skdptune._writing import sync_folder
+from skdptune.ledger._entries import LedgerEntry, PlannedEntry
 from skdptune.ledger._names import mounts, refuse_leftovers, table_of_mounts, the_only_name
 
 __all__ = ["FORMAT", "Store", "chain", "damaged", "refuse_network"]
@@ -30,6 +34,9 @@ _NETWORK = {
     "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs",
     "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
 }  # fmt: skip
+
+_FIELDS = frozenset({field.name for field in fields(LedgerEntry)} - {"hash"})
+_PLANNED = frozenset({field.name for field in fields(PlannedEntry)} - {"used"})
 
 # No connection is open while this process forks: SQLite in the child would take the parent's locks for its own.
 _OPEN = threading.RLock()
@@ -96,7 +103,7 @@ class Store:
             cls(building)._write_new(json.dumps(terms, sort_keys=True, allow_nan=False))
             refuse_leftovers(path)  # again: building takes a while
             os.link(building, path)
-            _sync_folder(folder)
+            sync_folder(folder)
             return True
         except FileExistsError:
             return False
@@ -278,20 +285,19 @@ class Page:
     def of_token(self, token):
         """Return the bodies of the entries of ``token``, in order."""
         rows = self._rows("SELECT body, hash FROM entries WHERE token = ? ORDER BY seq", (token,))
-        return [{**_parsed(self.path, body), "hash": digest} for body, digest in rows]
+        return [_entry(self.path, *row) for row in rows]
 
     def of_kind(self, kind):
         """Return the bodies of the entries of ``kind``, in order."""
         rows = self._rows("SELECT body, hash FROM entries WHERE kind = ? ORDER BY seq", (kind,))
-        return [{**_parsed(self.path, body), "hash": digest} for body, digest in rows]
+        return [_entry(self.path, *row) for row in rows]
 
     def of_method(self, method):
         """Return the bodies of the charges and reservations priced by ``method``, in order."""
         # Quotes inside a text are escaped, so that no description can look like this.
         query = "SELECT body, hash FROM entries WHERE kind IN ('charge', 'reserve') AND instr(body, ?) ORDER BY seq"
         rows = self._rows(query, (f'"method": {json.dumps(method)}',))
-        return [row for row in ({**_parsed(self.path, body), "hash": digest} for body, digest in rows)
-                if row["method"] == method]  # fmt: skip
+        return [entry for entry in (_entry(self.path, *row) for row in rows) if entry["method"] == method]
 
     def kinds(self):
         """Return {kind: number of entries}."""
@@ -359,6 +365,22 @@ def _parsed(path, text):
     return value
 
 
+def _entry(path, body, digest):
+    """Return the entry that a row holds, with its hash, after looking whether it holds all that is read from it."""
+    entry = _parsed(path, body)
+    try:
+        whole = entry.keys() >= _FIELDS and all(math.isfinite(float(entry[name])) for name in ("rdp", "aside"))
+        whole = whole and not math.isnan(float(entry["epsilon"])) and isinstance(entry["assumptions"], list)
+        whole = whole and all(len(pair) == 2 for pair in entry["versions"])
+        if entry["kind"] == "plan":
+            whole = whole and all(part.keys() >= _PLANNED and float(part["epsilon"]) >= 0 for part in entry["planned"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise LedgerError(damaged(path, "an entry is not what this package writes"))
+    return {**entry, "hash": digest}
+
+
 def damaged(path, what):
     return (
         f"path must be a whole ledger; {path!r} is damaged ({what}). Restore a copy, count everything charged since "
@@ -399,16 +421,6 @@ def _translated(path, error):
         f"path must be a ledger that can be used; {path!r} failed with {text!r}. Whether this charge is in it is not "
         "known: look at entries(), and count it as spent if it is there."
     )
-
-
-def _sync_folder(folder):
-    """Make the new name durable."""
-    with contextlib.suppress(OSError):  # a folder cannot be opened on every system
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def refuse_network(path):

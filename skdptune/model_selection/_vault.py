@@ -18,6 +18,7 @@ import stat
 import threading
 
 from skdptune._exceptions import CheckpointError
+from skdptune._writing import sync_folder
 
 __all__ = ["Vault"]
 
@@ -69,6 +70,7 @@ class Vault:
         try:
             path = os.path.abspath(path)
             os.mkdir(path, 0o700)
+            sync_folder(os.path.dirname(path))  # it must outlive a power cut, as what is written into it does
         except FileExistsError:
             pass
         except OSError as error:

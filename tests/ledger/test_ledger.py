@@ -326,6 +326,20 @@ def test_a_plan_admits_its_searches_in_any_order_and_nothing_else(tmp_path):
             ledger.charge(other)
 
 
+def test_a_script_that_is_started_anew_finds_its_plan(tmp_path):
+    prices = [search_with(None, s=scale).privacy_cost(40) for scale in (4.0, 6.0)]
+    ledger = PrivacyLedger(tmp_path / "plan", 10.0, 1e-5)
+    whole = ledger.register_plan(prices)
+    entry = ledger.charge_once("first", prices[0])
+    again = PrivacyLedger(tmp_path / "plan", 10.0, 1e-5)
+    assert again.register_plan(prices, "in other words") == whole == again.spent
+    assert again.charge_once("first", prices[0]) == entry and not again.can_afford(prices[0])
+    other = search_with(None, s=6.0).privacy_cost(41)
+    for plan in (prices[::-1], prices[:1], [*prices, prices[0]], [prices[0], other]):
+        with pytest.raises(InvalidParameterError, match="must come first"):
+            again.register_plan(plan)
+
+
 def test_a_plan_over_budget_or_after_a_charge_is_refused(ledger):
     search = gaussian_search()
     with pytest.raises(BudgetExceededError, match="Nothing was registered"):

@@ -1,5 +1,6 @@
 """One ledger under two names, logs of deleted ones, and texts that are none."""
 
+import json
 import os
 import sqlite3
 
@@ -66,6 +67,21 @@ def test_an_amount_that_is_no_number_is_damage(ledger):
     connection.close()
     with pytest.raises(LedgerError, match="damaged .an amount is no number"):
         ledger.charge(PURE)
+
+
+@pytest.mark.parametrize("part", ["planned", "slot", "versions", "assumptions", "epsilon", "method"])
+def test_a_row_that_lacks_a_part_is_damage(tmp_path, part):
+    ledger = PrivacyLedger(tmp_path / "plan", 1.0, 0)
+    ledger.register_plan([PURE, PURE])
+    with sqlite3.connect(ledger.path) as connection:
+        connection.execute("DROP TRIGGER entries_stay")
+        body = json.loads(connection.execute("SELECT body FROM entries").fetchone()[0])
+        del (body["planned"][1] if part == "slot" else body)[part]
+        connection.execute("UPDATE entries SET body = ?", (json.dumps(body),))
+    connection.close()
+    for using in (lambda: ledger.charge(PURE), lambda: ledger.spent, ledger.plan, ledger.summary):
+        with pytest.raises(LedgerError, match="damaged|not written by|was edited"):
+            using()
 
 
 @pytest.mark.parametrize("path", ["a\0b", "a\ud800"])

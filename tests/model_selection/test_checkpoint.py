@@ -470,6 +470,16 @@ def test_what_cannot_be_stored_is_refused_before_it_costs(folder):
     assert ledger.charges == 0
 
 
+def test_a_new_folder_is_made_to_last_before_anything_is_written_into_it(folder, monkeypatch):
+    synced = []
+    monkeypatch.setattr(_vault, "sync_folder", lambda parent: synced.append((parent, os.listdir(parent))))
+    _vault.Vault.make(folder).close()
+    parent, name = os.path.split(os.path.abspath(folder))
+    assert synced == [(parent, [name])]
+    _vault.Vault.make(folder).close()
+    assert len(synced) == 1
+
+
 # ---------------------------------------------------------------- many runs
 
 
