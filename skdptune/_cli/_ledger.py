@@ -1,5 +1,7 @@
 """``ledger show`` and ``ledger export``: reading a privacy ledger; nothing here charges or changes one."""
 
+import csv
+import json
 import os
 
 from skdptune._cli._codes import Answer
@@ -14,8 +16,8 @@ __all__ = ["export", "show"]
 
 def show(arguments):
     """Return the Answer to ``ledger show``."""
-    ledger, head = _checked(arguments.path)
-    entries = ledger.entries()
+    ledger = _opened(arguments.path)
+    now = ledger.snapshot()  # checked: a ledger that was edited is not read out as if it were true
     data = {
         "command": "ledger show",
         "path": str(arguments.path),
@@ -26,18 +28,18 @@ def show(arguments):
         "epsilon": ledger.epsilon,
         "delta": ledger.delta,
         "order": ledger.order,
-        "spent": ledger.spent,
-        "remaining": ledger.remaining,
-        "head": head,
-        "remarks": list(ledger.remarks()),
-        "entries": [entry.to_dict() for entry in entries],
+        "spent": now.spent,
+        "remaining": now.remaining,
+        "head": now.head,
+        "remarks": list(now.remarks),
+        "entries": [entry.to_dict() for entry in now.entries],
     }
-    return Answer(data, _text(data, entries))
+    return Answer(data, _text(data, now.entries))
 
 
 def export(arguments):
     """Return the Answer to ``ledger export``."""
-    ledger, _ = _checked(arguments.path)
+    ledger = _opened(arguments.path)
     if arguments.json and arguments.format == "csv":
         raise InvalidParameterError("--json and --format csv contradict each other; leave one of them out.")
     content = ledger.to_csv() if arguments.format == "csv" else ledger.to_json()
@@ -46,16 +48,15 @@ def export(arguments):
     _check_not_the_ledger(arguments.output, arguments.path)
     check_target("--output", arguments.output, arguments.force)
     write_text(arguments.output, content if content.endswith("\n") else content + "\n")
-    count = len(ledger.entries())
+    lines = list(csv.reader(content.splitlines()))[1:] if arguments.format == "csv" else json.loads(content)["entries"]
+    count = len(lines)  # of what was written, not of what others may have charged since
     return Answer(raw=f"{count} {'entry' if count == 1 else 'entries'} written to {arguments.output}")
 
 
-def _checked(path):
-    """Open what exists and check its history: a ledger that was edited is not read out as if it were true."""
+def _opened(path):
     from skdptune.ledger import PrivacyLedger
 
-    ledger = PrivacyLedger.open(path)
-    return ledger, ledger.verify()
+    return PrivacyLedger.open(path)
 
 
 _BESIDE = ("-wal", "-shm", "-journal")  # of SQLite: parts of the ledger

@@ -1,6 +1,9 @@
 """Estimators that state their own cost: ``rdp_curve(orders)`` or ``privacy_curve``."""
 
 import inspect
+import io
+import pickle
+import random
 import types
 
 import numpy as np
@@ -28,20 +31,21 @@ _TINY = 1e-12  # what rounding may leave below zero
 _RISE = 1e-9  # relative fall with the order that rounding may leave
 
 # Generators, code and frames: nothing that replays noise or leads back to the rows is published.
-_FORBIDDEN = (
+_REPLAYS = (
+    random.Random,
     np.random.RandomState,
     np.random.Generator,
     np.random.BitGenerator,
     np.random.SeedSequence,
     types.ModuleType,
-    types.FunctionType,
-    types.MethodType,
     types.FrameType,
     types.TracebackType,
     types.GeneratorType,
     types.CoroutineType,
     BaseException,
 )
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_FORBIDDEN = (*_REPLAYS, types.FunctionType, types.MethodType)
 # Fitted attributes that common estimators set from the rows without any noise.
 _NEVER = frozenset(
     {
@@ -429,7 +433,7 @@ class NativeAdapter(CandidateAdapter):
             and not name.startswith("_")
             and name not in _NEVER
             and name not in withheld
-            and not _smuggles(vars(fitted)[name])
+            and _smuggles(vars(fitted)[name]) is None
         )
 
     def publish(self, fitted):
@@ -445,10 +449,11 @@ class NativeAdapter(CandidateAdapter):
             fresh.set_params(classes=fitted.get_params(deep=False)["classes"])  # public: the declared label set
         for name in self.published_names(fitted):
             value = vars(fitted)[name]
-            if _smuggles(value):
+            found = _smuggles(value)
+            if found is not None:
                 raise CandidateRefusedError(
-                    f"published_attributes of {self.name} must name private outputs; {name!r} holds a "
-                    f"{type(value).__name__}, which can replay noise or reach the rows: remove it."
+                    f"published_attributes of {self.name} must name private outputs; {name!r} holds {found}, which "
+                    "can replay noise or reach the rows: remove it."
                 )
             setattr(fresh, name, _published_value(value))
         declared = getattr(fitted, _DECLARED, None)
@@ -499,25 +504,50 @@ def _shares(value, rows):
     return isinstance(rows, np.ndarray) and np.may_share_memory(value, rows)
 
 
-def _smuggles(value, depth=3):
-    """Return whether ``value`` is, or visibly contains, something that must not be published."""
+class _Found(Exception):
+    """What must not be published was met on the way."""
+
+
+class _Search(pickle.Pickler):
+    """Walks through all that a pickle of a value would hold; estimators are left out, which are rebuilt instead."""
+
+    def persistent_id(self, value):
+        kind = type(value)
+        if isinstance(value, _REPLAYS) or (kind.__module__, kind.__name__) == ("torch._C", "Generator"):
+            raise _Found(kind.__name__)
+        return "estimator" if _is_estimator(value) else None
+
+
+def _smuggles(value):
+    """Return what is in ``value`` that must not be published, in words, or None.
+
+    Walked as far as pickle goes: a frozen distribution of scipy, say, keeps a generator two objects deep.
+    """
     if isinstance(value, _FORBIDDEN):
-        return True
-    if depth == 0:
-        return False
-    if isinstance(value, dict):
-        return any(_smuggles(item, depth - 1) for item in value.values())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return any(_smuggles(item, depth - 1) for item in value)
-    return False
+        return f"a {type(value).__name__}"
+    if _is_estimator(value) or type(value) in _PLAIN or (type(value) is np.ndarray and value.dtype != object):
+        return None
+    try:
+        _Search(io.BytesIO(), protocol=5, buffer_callback=lambda buffer: None).dump(value)
+    except _Found as found:
+        return f"a {type(value).__name__} with a {found} inside"
+    except Exception:
+        return f"a {type(value).__name__} that pickle cannot look into"
+    return None
+
+
+def _is_estimator(value):
+    return hasattr(value, "get_params") and not isinstance(value, type)
 
 
 def _published_value(value):
     """Rebuild estimators found in a value from parameters and fitted attributes; pass on the rest."""
-    if hasattr(value, "get_params") and not isinstance(value, type):
+    if _is_estimator(value):
         return NativeAdapter(value).publish(value)
     if type(value) in (list, tuple):
         return type(value)(_published_value(item) for item in value)
+    if type(value) is dict:
+        return {key: _published_value(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         if value.dtype == object:
             rebuilt = np.empty(value.shape, dtype=object)

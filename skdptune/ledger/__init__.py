@@ -5,7 +5,7 @@ charges an accountant that lives in this process. A ledger is held *by reference
 refuse to spend.
 """
 
-from skdptune.ledger._entries import LedgerEntry, PlannedEntry
+from skdptune.ledger._entries import LedgerEntry, LedgerSnapshot, PlannedEntry
 from skdptune.ledger._handle import AccountantHandle, as_ledger, for_pickling
 from skdptune.ledger._ledger import PrivacyLedger
 from skdptune.ledger._orders import best_order
@@ -13,6 +13,7 @@ from skdptune.ledger._orders import best_order
 __all__ = [
     "AccountantHandle",
     "LedgerEntry",
+    "LedgerSnapshot",
     "PlannedEntry",
     "PrivacyLedger",
     "as_ledger",

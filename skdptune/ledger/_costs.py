@@ -42,6 +42,16 @@ class Cost:
     delta: float | None = None  # the search's own: what fit charges it at, a quote is asked about at
     target: tuple | None = None  # the (epsilon, delta) that candidates were calibrated to
     searched: bool = False
+    promise: PrivacyCurve | None = None  # the sum of the parts, where they may have been chosen one after another
+
+    @property
+    def by_itself(self):
+        """The curve whose (epsilon, delta) may be promised of the whole.
+
+        A composed pair is that of a list fixed in advance; of parts chosen one after another only sums are known
+        to hold: of their promises, or of their Renyi divergences at one order.
+        """
+        return self.curve if self.promise is None else self.promise
 
     def __post_init__(self):
         if self.n_samples is not None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 
 from skdptune._writing import obeyed, plain
 
-__all__ = ["LedgerEntry", "PlannedEntry", "entries_as_csv", "entries_as_json"]
+__all__ = ["LedgerEntry", "LedgerSnapshot", "PlannedEntry", "entries_as_csv", "entries_as_json"]
 
 _AMOUNTS = ("rdp", "aside", "epsilon")
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are wide ones
@@ -127,6 +127,35 @@ class PlannedEntry:
     n_samples: int | None
     epsilon: float
     used: bool
+
+
+@dataclass(frozen=True)
+class LedgerSnapshot:
+    """A ledger at one moment: its totals are those of its entries, whoever charges it meanwhile.
+
+    Parameters
+    ----------
+    spent, remaining, rdp_spent, aside_spent : float
+        As of :class:`PrivacyLedger`.
+    entries : tuple of LedgerEntry
+        Oldest first.
+    plan : tuple of PlannedEntry
+    sole_charge : LedgerEntry or None
+    head : str
+        The hash of the newest entry: what :meth:`PrivacyLedger.verify` returns.
+    remarks : tuple of str
+        What ``spent`` means.
+    """
+
+    spent: float
+    remaining: float
+    rdp_spent: float
+    aside_spent: float
+    entries: tuple
+    plan: tuple
+    sole_charge: LedgerEntry | None
+    head: str
+    remarks: tuple
 
 
 def plain_number(value):

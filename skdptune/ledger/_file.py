@@ -11,7 +11,14 @@ from skdptune._rounding import as_given, decimals
 from skdptune._writing import plain, write_text
 from skdptune.accounting._relations import check_relation
 from skdptune.ledger._audit import SOLE, broken_rule
-from skdptune.ledger._entries import LedgerEntry, PlannedEntry, entries_as_csv, entries_as_json, plain_number
+from skdptune.ledger._entries import (
+    LedgerEntry,
+    LedgerSnapshot,
+    PlannedEntry,
+    entries_as_csv,
+    entries_as_json,
+    plain_number,
+)
 from skdptune.ledger._filter import budget_at, exact, rounded
 from skdptune.ledger._names import LEFTOVERS
 from skdptune.ledger._store import FORMAT, Store, damaged, refuse_network
@@ -120,10 +127,12 @@ class LedgerFile:
     @property
     def remaining(self):
         """What is left, as an epsilon (nats) at the ledger's delta, rounded down; 0 after a sole charge."""
-        return 0.0 if self.sole_charge is not None else self._remaining()
+        with self._store.reading(self.identity) as page:
+            return self._remaining(page)
 
-    def _remaining(self):
-        return max(rounded(exact(self.epsilon) - exact(self.spent), -math.inf), 0.0)
+    def _remaining(self, page):
+        left = exact(self.epsilon) - exact(self._spent(page))
+        return 0.0 if sole_of(page) is not None else max(rounded(left, -math.inf), 0.0)
 
     @property
     def sole_charge(self):
@@ -141,8 +150,11 @@ class LedgerFile:
         A plan, or a sole charge, costs what it costs by itself.
         """
         with self._store.reading(self.identity) as page:
-            plans, sole = page.of_kind("plan"), sole_of(page)
-            rdp, aside = totals(page)
+            return self._spent(page)
+
+    def _spent(self, page):
+        plans, sole = page.of_kind("plan"), sole_of(page)
+        rdp, aside = totals(page)
         if plans:
             return float(plans[0]["epsilon"])
         if sole is not None:
@@ -154,7 +166,7 @@ class LedgerFile:
 
     def remarks(self):
         """Return what :attr:`spent` means here, as a tuple of sentences."""
-        return remarks(self, self.entries(), self.plan(), self.sole_charge)
+        return self.snapshot().remarks
 
     @property
     def rdp_spent(self):
@@ -167,6 +179,34 @@ class LedgerFile:
         """The total mass set aside by the charges, rounded up; it may reach ``delta_aside``."""
         with self._store.reading(self.identity) as page:
             return rounded(totals(page)[1], math.inf)
+
+    def snapshot(self):
+        """Return totals, plan and history as they stand together at one moment, while others charge.
+
+        Returns
+        -------
+        LedgerSnapshot
+
+        Raises
+        ------
+        LedgerError
+            As for :meth:`verify`.
+        """
+        with self._store.reading(self.identity) as page:
+            rows = self._audited(page)
+            entries, plan, sole = tuple(LedgerEntry.from_row(row) for row in rows), plan_of(page), sole_of(page)
+            rdp, aside = (rounded(total, math.inf) for total in totals(page))
+            return LedgerSnapshot(
+                spent=self._spent(page),
+                remaining=self._remaining(page),
+                rdp_spent=rdp,
+                aside_spent=aside,
+                entries=entries,
+                plan=plan,
+                sole_charge=sole,
+                head=entries[-1].hash if entries else page.first_hash(),
+                remarks=remarks(self, entries, plan, sole),
+            )
 
     # ------------------------------------------------------------------ history
 
@@ -235,18 +275,19 @@ class LedgerFile:
         str
             Infinities are the string "inf". Amounts add up exactly as the decimals that are printed.
         """
+        now = self.snapshot()
         header = {
             "format": FORMAT,
             **{name: getattr(self, name) for name in ("identity", "created", "dataset", "relation")
                if not (public and name == "created")},
             **{name: plain_number(getattr(self, name)) for name in ("epsilon", "delta", "delta_aside", "order")},
             "rdp_budget": self.rdp_budget,
-            **{name: getattr(self, name) for name in ("spent", "remaining", "rdp_spent", "aside_spent")},
-            "remarks": list(self.remarks()),
+            **{name: getattr(now, name) for name in ("spent", "remaining", "rdp_spent", "aside_spent")},
+            "remarks": list(now.remarks),
         }
         if not public:
-            header["head"] = self.verify()
-        return _written(path, entries_as_json(header, self.entries(), public), self.path)
+            header["head"] = now.head
+        return _written(path, entries_as_json(header, now.entries, public), self.path)
 
     def to_csv(self, path=None, *, public=False):
         """Return the history as CSV with a header, one line per entry; see :meth:`to_json`.
@@ -258,22 +299,22 @@ class LedgerFile:
 
     def summary(self):
         """Return a short text: terms, what is spent and left, and one line per entry."""
-        entries, plan = self.entries(), self.plan()
+        now = self.snapshot()
         lines = [
             f"Privacy ledger {plain(self.path)}",
             f"  data set: {plain(self.dataset) or '(not named)'}",
             f"  budget: epsilon = {as_given(self.epsilon)} at delta = {as_given(self.delta)}, "
             f"relation {self.relation}, counted at Renyi order {as_given(self.order)}",
-            f"  spent: {_shown(self.spent, up=True)}, left: {_shown(self.remaining, up=False)}, "
-            f"entries: {len(entries)}",
+            f"  spent: {_shown(now.spent, up=True)}, left: {_shown(now.remaining, up=False)}, "
+            f"entries: {len(now.entries)}",
         ]
-        if plan:
-            lines.append(f"  plan: {sum(entry.used for entry in plan)} of {len(plan)} searches used")
+        if now.plan:
+            lines.append(f"  plan: {sum(entry.used for entry in now.plan)} of {len(now.plan)} searches used")
         lines += [
             f"  {entry.seq:>4}  {entry.when}  {entry.kind:<8} {_shown(entry.epsilon, up=True):>8}  {plain(entry.what)}"
-            for entry in entries
+            for entry in now.entries
         ]
-        lines += textwrap.wrap(" ".join(self.remarks()), 100, initial_indent="  ", subsequent_indent="  ")
+        lines += textwrap.wrap(" ".join(now.remarks), 100, initial_indent="  ", subsequent_indent="  ")
         return "\n".join(lines)
 
 

@@ -148,12 +148,12 @@ def _finite(options):
     return [option for option in options if option is not None and option.is_finite()]
 
 
-def _options(curve, order, cap, delta):
+def _options(curve, order, cap, delta, promise):
     """Return the finite prices of one kind of row."""
     found = _finite([_renyi(curve, order), _from_pair(curve, order)])
     # At a finite order a promise would use up delta that other charges may need: only where nothing else is finite.
     if math.isinf(order) or (delta > 0 and not any(option.aside <= cap for option in found)):
-        found += _finite([_basic(curve, order, delta)])
+        found += _finite([_basic(promise, order, delta)])
     return tuple(found)
 
 
@@ -167,7 +167,7 @@ def kinds_of(curve):
     return [PrivacyCurve(part, curve.relation) for part in node.nodes] if isinstance(node, Worst) else [curve]
 
 
-def prices_of(curve, order, cap, delta=None):
+def prices_of(curve, order, cap, delta=None, promise=None):
     """Return the finite prices of a mechanism at ``order``: for each kind of row, those to choose from.
 
     Parameters
@@ -179,6 +179,9 @@ def prices_of(curve, order, cap, delta=None):
         How much mass may be set aside at all.
     delta : float, optional
         Allows the price of an (epsilon, delta) promise at this delta.
+    promise : PrivacyCurve, optional
+        What such a promise is read from, where that is not ``curve``: the sum of releases that were chosen one after
+        another.
 
     Returns
     -------
@@ -196,7 +199,7 @@ def prices_of(curve, order, cap, delta=None):
     ('renyi', 4.0)
     """
     delta = 0.0 if delta is None else delta
-    found = tuple(_options(kind, order, cap, delta) for kind in kinds_of(curve))
+    found = tuple(_options(kind, order, cap, delta, promise or kind) for kind in kinds_of(curve))
     if not all(found):
         promise = f", and no finite epsilon at delta={as_given(delta)}" if delta > 0 else ""
         raise PricingError(

@@ -1,12 +1,17 @@
 """One budget for searches and for what diffprivlib releases by itself. diffprivlib is imported here only."""
 
 import functools
+import math
+import os
+import threading
 from types import SimpleNamespace
 
 from skdptune._exceptions import BudgetExceededError, MissingDependencyError, RelationMismatchError
-from skdptune._rounding import as_given, decimals
+from skdptune._rounding import as_given
 from skdptune._validation import check_integer, check_real, invalid_type
 from skdptune.accounting import PrivacyCurve
+from skdptune.ledger._costs import Cost, check_text, versions_in_use
+from skdptune.ledger._filter import exact, rounded
 
 __all__ = ["accountant_for", "cost_of_accountant"]
 
@@ -35,8 +40,13 @@ def promise(epsilon, delta, relation):
     return PrivacyCurve.approximate(epsilon, delta, relation="zero-out").to_relation(relation)
 
 
-def cost_of_accountant(accountant, relation):
-    """Return (curve, description, assumptions) of everything an accountant has recorded."""
+def cost_of_accountant(accountant, relation, description=None):
+    """Return the cost of everything an accountant has recorded.
+
+    Nobody fixed that list in advance: each entry may have been chosen after seeing what came before. So it is
+    promised as the sum of its promises (theory page "Filters", Theorem F2 at order infinity), never as the composition of
+    its pairs; Renyi divergences at one order add up all the same.
+    """
     spent = getattr(accountant, "spent_budget", None)
     if not isinstance(spent, list):
         raise invalid_type("accountant", "a diffprivlib BudgetAccountant (with spent_budget)", accountant)
@@ -46,7 +56,16 @@ def cost_of_accountant(accountant, relation):
     curve = 0 * PrivacyCurve.pure(0.0, relation=relation)
     for epsilon, delta in spent:
         curve = curve + promise(float(epsilon), float(delta), relation)
-    return curve, f"{len(spent)} releases recorded by a diffprivlib BudgetAccountant", _ASSUMES
+    whole = [rounded(sum(exact(entry[i]) for entry in spent), math.inf) for i in (0, 1)]
+    what = f"{len(spent)} releases recorded by a diffprivlib BudgetAccountant"
+    return Cost(
+        curve,
+        what if description is None else check_text("description", description),
+        _ASSUMES,
+        None,
+        versions_in_use(),
+        promise=promise(whole[0], min(whole[1], 1.0), relation),
+    )
 
 
 def accountant_for(ledger):
@@ -60,7 +79,7 @@ class _Spending:
 
     def __init__(self, ledger):
         self.__skdptune_ledger__ = ledger
-        self._through_me = []
+        self._through_me, self._checked = [], {}
         super().__init__(epsilon=ledger.epsilon, delta=ledger.delta)
 
     def __copy__(self):
@@ -91,24 +110,28 @@ class _Spending:
         return promise(epsilon, delta, self.__skdptune_ledger__.relation)
 
     def check(self, epsilon, delta):
-        """Return True if the ledger could be charged now."""
-        if self.__skdptune_ledger__.can_afford(self._promise(epsilon, delta)):
-            return True
-        raise _library().LedgerBudgetError(
-            f"ledger must have room for epsilon={as_given(epsilon)}, delta={as_given(delta)}; epsilon="
-            f"{decimals(self.__skdptune_ledger__.remaining, 4, up=False)} is left at delta={as_given(self.delta)}. "
-            "Nothing was spent: ask for less."
-        )
+        """Charge the ledger, and return True: diffprivlib checks before it reads a row, and spends afterwards."""
+        self._charge(epsilon, delta)
+        self._checked[self._here()] = (float(epsilon), float(delta))
+        return True
 
     def spend(self, epsilon, delta):
-        """Charge the ledger."""
+        """Charge the ledger, unless the check before was of this very spend."""
+        if self._checked.pop(self._here(), None) != (float(epsilon), float(delta)):
+            self._charge(epsilon, delta)
+        self._through_me.append((epsilon, delta))
+        return self
+
+    @staticmethod
+    def _here():
+        return os.getpid(), threading.get_ident()
+
+    def _charge(self, epsilon, delta):
         what = f"diffprivlib, epsilon={as_given(epsilon)}, delta={as_given(delta)}"
         try:
             self.__skdptune_ledger__.charge_curve(self._promise(epsilon, delta), what, assumptions=_ASSUMES)
         except BudgetExceededError as error:
             raise _library().LedgerBudgetError(str(error)) from None
-        self._through_me.append((epsilon, delta))
-        return self
 
     def remaining(self, k=1):
         """Return about the largest epsilon (delta 0), from below, that each of ``k`` further releases may spend."""

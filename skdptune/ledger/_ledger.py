@@ -150,9 +150,10 @@ class PrivacyLedger(LedgerFile):
 
         Notes
         -----
-        *A sole charge.* A sum at one order is loose for a single mechanism. So if nothing was charged before, what does
-        not fit the sum but costs by itself at most the ledger's (epsilon, delta) is accepted, and closes the ledger:
-        nothing else is ever accepted (theory page "Filters", Theorem F5).
+        *A sole charge.* A sum at one order is loose for a single mechanism. So if nothing was charged before, what has a
+        price at the ledger's order that does not fit the sum, but costs by itself at most the ledger's (epsilon,
+        delta), is accepted, and closes the ledger: nothing else is ever accepted (theory page "Filters", Theorem F5).
+        What has no price at that order is refused instead: at another ``delta`` it may leave the ledger open.
         """
         return self._append("charge", secrets.token_hex(16), cost_of(spent, description), delta)
 
@@ -336,7 +337,8 @@ class PrivacyLedger(LedgerFile):
         Parameters
         ----------
         accountant : diffprivlib.BudgetAccountant
-            Its ``spent_budget`` is charged, entry by entry; its own ceiling and slack play no part.
+            Its ``spent_budget`` is charged; its own ceiling and slack play no part. Its releases may have been chosen
+            one after another, so their promises are added up, or their Renyi divergences at the ledger's order.
         token : str
             Names the import: the same token is not charged twice.
 
@@ -346,15 +348,18 @@ class PrivacyLedger(LedgerFile):
         """
         from skdptune.ledger._interop import cost_of_accountant
 
-        curve, what, assumptions = cost_of_accountant(accountant, self.relation)
-        what = what if description is None else description
-        return self.charge_curve(curve, what, token=token, assumptions=assumptions, delta=None)
+        cost = cost_of_accountant(accountant, self.relation, description)
+        return self._append("charge", check_text("token", token), cost, None)
 
     def as_accountant(self):
         """Return a diffprivlib ``BudgetAccountant`` that spends from this ledger.
 
         Whatever takes ``accountant=`` in diffprivlib (histograms, means, models) then draws on the same budget. Each
         spend is charged as the (epsilon, delta) promise that diffprivlib makes.
+
+        The charge is made when diffprivlib *checks* the budget, which it does before it reads a row, and the spend
+        that follows is that charge: of two processes that ask for the last of a budget, one gets it. So a check by
+        hand is a charge (ask ``remaining`` or :meth:`can_afford` instead), and a fit that fails stays charged.
 
         Raises
         ------
@@ -422,7 +427,7 @@ class PrivacyLedger(LedgerFile):
 
     def _epsilon_of(self, cost):
         with evaluating():
-            epsilon = float(cost.curve.epsilon(self.delta))
+            epsilon = float(cost.by_itself.epsilon(self.delta))
             if math.isnan(epsilon):
                 raise ValueError("its epsilon is not a number")
         return epsilon
@@ -431,7 +436,7 @@ class PrivacyLedger(LedgerFile):
         # without another one, a quote is asked about at the delta that its search is charged at
         delta = cost.delta if delta is None else check_real("delta", delta, low=0, high=1, high_open=True)
         with evaluating():
-            return prices_of(cost.curve, self.order, self.delta_aside, delta)
+            return prices_of(cost.curve, self.order, self.delta_aside, delta, cost.promise)
 
     def _left(self, page):
         """Return what is left of the two totals, as fractions."""
@@ -443,7 +448,9 @@ class PrivacyLedger(LedgerFile):
         self._check_relation(cost.curve)
         # everything slow is done before the file is locked
         row = new_row(kind, token, cost, self.relation)
-        row.update(epsilon=repr(self._epsilon_of(cost)), digest=curve_digest(cost.curve))
+        # what was chosen along the way is no search of a plan, whatever it came to
+        digest = curve_digest(cost.curve) if cost.promise is None else None
+        row.update(epsilon=repr(self._epsilon_of(cost)), digest=digest)
         with self._store.reading(self.identity) as page:
             planned = bool(page.of_kind("plan"))
         prices = None if planned else self._prices(cost, delta)

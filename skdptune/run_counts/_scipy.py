@@ -9,6 +9,7 @@ one; anything it cannot sum is refused.
 
 import dataclasses
 import functools
+import hashlib
 import math
 import numbers
 import warnings
@@ -236,7 +237,15 @@ class FromScipy(RunCount):
         if hasattr(dist, "xk"):
             listed = (tuple(np.asarray(dist.xk).tolist()), tuple(np.asarray(dist.pk).tolist()))
         kind = type(dist)
-        return kind.__module__, kind.__qualname__, listed, tuple(sorted(self._values.items()))
+        return kind.__module__, kind.__qualname__, self._fingerprint, listed, tuple(sorted(self._values.items()))
+
+    @functools.cached_property
+    def _fingerprint(self):
+        """A digest of all numbers that prices are made of: a class of one's own may keep state, or share a name."""
+        digest = hashlib.sha256(repr((self.frozen.support(), self.mean, self._infinite_variance, self._total)).encode())
+        for part in (self._masses, self._tail.nodes, self._tail.masses):
+            digest.update(np.ascontiguousarray(part))
+        return digest.hexdigest()
 
     def __eq__(self, other):
         return self._key == other._key if type(other) is type(self) else NotImplemented
@@ -256,7 +265,8 @@ class FromScipy(RunCount):
         if listed:
             return {"values": [list(part) for part in listed], "parameters": dict(values)}
         name = self.frozen.dist.name
-        if type(getattr(scipy.stats, str(name), None)) is not type(self.frozen.dist):
+        named, own = getattr(scipy.stats, str(name), None), self.frozen.dist
+        if type(named) is not type(own) or (named.a, named.b) != (own.a, own.b):
             advice = "Tabulate it with Finite."
             raise invalid_value("frozen", "a named distribution of scipy.stats", name, advice)
         return {"distribution": name, "parameters": dict(values)}

@@ -1,9 +1,12 @@
 """Estimators that state their own cost: the statement, calibration, seeds, publication."""
 
 import pickle
+import random
+import threading
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.base import BaseEstimator, clone
 
 from skdptune._exceptions import CandidateRefusedError, PricingError
@@ -338,6 +341,61 @@ def test_a_declared_attribute_that_smuggles_is_refused():
         "published_attributes of SmugglingToy must name private outputs; 'generator_' holds a "
         "Generator, which can replay noise or reach the rows: remove it."
     )
+
+
+class Box:
+    """Something of one's own that a model may keep its results in."""
+
+    def __init__(self, content):
+        self.content = content
+
+
+HIDING = {  # what a model might publish -> the words of the refusal
+    "frozen": (lambda: stats.norm(0.0, 1.0), "a rv_continuous_frozen with a RandomState inside"),
+    "deep": (lambda: [[[[{"a": [np.random.default_rng(0)]}]]]], "a list with a Generator inside"),
+    "own": (lambda: Box(random.Random(0)), "a Box with a Random inside"),
+    "lock": (lambda: Box(threading.Lock()), "a Box that pickle cannot look into"),
+    "table": (lambda: np.array([Box(ValueError("a row"))], dtype=object), "a ndarray with a ValueError inside"),
+    "closure": (lambda: {"f": lambda: 0}, "a dict that pickle cannot look into"),
+}
+
+
+@pytest.mark.parametrize("kind", HIDING)
+def test_what_lies_deep_inside_a_declared_attribute_is_found(kind):
+    made, words = HIDING[kind]
+
+    class Hiding(Toy):
+        published_attributes = ("found_", "fine_")
+
+        def fit(self, X, y=None):
+            self.found_ = made()
+            return self
+
+    class Undeclared(Hiding):
+        published_attributes = None
+
+        def fit(self, X, y=None):
+            self.fine_ = Box([np.arange(3.0)])
+            return super().fit(X, y)
+
+    adapter, fitted = fit(Hiding())
+    with pytest.raises(CandidateRefusedError, match=f"'found_' holds {words}"):
+        adapter.publish(fitted)
+    adapter, fitted = fit(Undeclared())
+    published = adapter.publish(fitted)
+    assert not hasattr(published, "found_") and published.fine_.content[0].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_views_in_a_dictionary_are_published_without_their_base():
+    class Viewing(Toy):
+        published_attributes = ("views_",)
+
+        def fit(self, X, y=None):
+            self.views_ = {"part": np.arange(1000.0)[:2]}
+            return self
+
+    adapter, fitted = fit(Viewing())
+    assert adapter.publish(fitted).views_["part"].base is None
 
 
 def test_views_are_published_without_their_base():

@@ -2,13 +2,20 @@
 
 import copy
 import math
+import os
 import pickle
 
 import numpy as np
 import pytest
 
 from skdptune import PrivateRandomSearchCV
-from skdptune._exceptions import BudgetExceededError, InvalidParameterError, InvalidTypeError, RelationMismatchError
+from skdptune._exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    InvalidTypeError,
+    PricingError,
+    RelationMismatchError,
+)
 from skdptune.accounting import PrivacyCurve
 from skdptune.ledger import PrivacyLedger, as_ledger
 from tests.candidates.toys import GaussianToy
@@ -35,13 +42,50 @@ def test_histograms_and_means_draw_from_the_ledger(ledger):
     assert ledger.spent == 0.75 and "diffprivlib keeps" in ledger.entries()[0].assumptions[0]
 
 
-def test_a_spend_that_lost_the_race_is_refused_too(ledger):
+def test_the_budget_is_charged_before_a_row_is_read(ledger):
+    accountant, other = ledger.as_accountant(), ledger.as_accountant()
+    assert accountant.check(0.75, 0) and ledger.spent == 0.75
+    with pytest.raises(diffprivlib.utils.BudgetError, match="room for"):
+        other.check(0.75, 0)  # before it has read anything
+    accountant.spend(0.75, 0)
+    assert ledger.spent == 0.75 and len(accountant) == 1 and len(other) == 0
+    accountant.spend(0.125, 0)  # without a check
+    accountant.check(0.0625, 0)
+    accountant.spend(0.03125, 0)  # after the check of something else
+    assert [entry.rdp for entry in ledger.entries()] == [0.75, 0.125, 0.0625, 0.03125]
+
+
+def test_of_two_fits_at_once_one_has_no_model(ledger):
+    fitted, rows = [], np.array(ROWS[0])
+    models = [
+        diffprivlib.models.GaussianNB(epsilon=0.75, bounds=(-1, 1), accountant=ledger.as_accountant()) for _ in range(2)
+    ]
+    check = diffprivlib.models.GaussianNB._check_bounds
+
+    def look(*arguments, **keywords):
+        if not fitted:  # the first one is half-way: another process fits its model
+            fitted.append(True)
+            with pytest.raises(diffprivlib.utils.BudgetError):
+                models[1].fit(rows, ROWS[1])
+        return check(*arguments, **keywords)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diffprivlib.models.GaussianNB, "_check_bounds", staticmethod(look))
+        models[0].fit(rows, ROWS[1])
+    assert fitted and hasattr(models[0], "theta_") and not hasattr(models[1], "theta_") and ledger.spent == 0.75
+
+
+def test_a_check_is_not_the_childs_to_spend(ledger):
     accountant = ledger.as_accountant()
-    assert accountant.check(1.0, 0)
-    ledger.charge_curve(PrivacyCurve.pure(0.5), "somebody else")
-    with pytest.raises(diffprivlib.utils.BudgetError):
-        accountant.spend(1.0, 0)
-    assert len(accountant) == 0 and len(ledger.entries()) == 1
+    accountant.check(0.75, 0)
+    child = os.fork()
+    if child == 0:
+        try:
+            accountant.spend(0.75, 0)
+        except diffprivlib.utils.BudgetError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_models_contexts_and_copies_spend_from_the_same_file(ledger):
@@ -97,3 +141,42 @@ def test_what_an_accountant_has_recorded_is_charged_once(ledger):
     for other in (3, ledger.as_accountant()):
         with pytest.raises(InvalidTypeError, match="accountant"):
             ledger.charge_accountant(other, "x")
+
+
+def recorded(*spends):
+    accountant = diffprivlib.BudgetAccountant()
+    for epsilon, delta in spends:
+        accountant.spend(epsilon, delta)
+    return accountant
+
+
+def test_what_was_chosen_along_the_way_is_promised_as_a_sum_only(tmp_path):
+    """Composed as a list fixed in advance, forty small releases would seem to fit: an adaptive choice exceeds them."""
+    many = recorded(*[(0.06, 0)] * 40)
+    listed = 40 * PrivacyCurve.pure(0.06)
+    for order in (None, math.inf):
+        ledger = PrivacyLedger(tmp_path / f"a{order}", epsilon=2.2, delta=1e-3, order=order)
+        assert listed.epsilon(1e-3) < ledger.epsilon < 2.4
+        if order is not None:
+            with pytest.raises(BudgetExceededError):
+                ledger.charge_accountant(many, "many")
+            assert ledger.entries() == ()
+        else:
+            entry = ledger.charge_accountant(many, "many")  # Renyi divergences at one order may be chosen adaptively
+            assert entry.method == "renyi" and 2.398 < entry.epsilon <= 2.4
+    ledger = PrivacyLedger(tmp_path / "sole", epsilon=2.5, delta=1e-3, order=3.1)
+    assert ledger.charge_accountant(many, "many").method == "sole" and 2.398 < ledger.spent <= 2.4
+
+
+def test_an_accountant_is_no_search_of_a_plan(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "plan", epsilon=2.0, delta=0)
+    ledger.register_plan([2 * PrivacyCurve.approximate(0.5, 0.0)])
+    with pytest.raises(BudgetExceededError, match="not among the planned"):
+        ledger.charge_accountant(recorded((0.5, 0), (0.5, 0)), "x")
+
+
+def test_deltas_that_say_nothing_are_refused(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a", epsilon=3.0, delta=1e-3)
+    with pytest.raises((BudgetExceededError, PricingError)):
+        ledger.charge_accountant(recorded(*[(0.1, 0.4)] * 3), "x")
+    assert ledger.entries() == ()

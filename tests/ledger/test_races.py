@@ -1,5 +1,6 @@
 """Many at once: processes, threads, forks and workers that charge one file."""
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -190,3 +191,29 @@ def test_plans_hand_out_each_place_once(tmp_path):
 
     in_threads(spend, 6)
     assert sorted(entry.slot for entry in ledger.entries()[1:]) == [1, 2, 3, 4] and len(refused) == 2
+
+
+def charges_on(path, started):
+    ledger = PrivacyLedger.open(path)
+    started.set()
+    for _ in range(300):
+        ledger.charge_curve(PrivacyCurve.pure(0.001), "x")
+
+
+def test_what_is_written_out_is_of_one_moment(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a", epsilon=1.0, delta=0)
+    context = multiprocessing.get_context("spawn")
+    started = context.Event()
+    other = context.Process(target=charges_on, args=(ledger.path, started))
+    other.start()
+    started.wait(60)
+    seen = []
+    while other.is_alive():
+        content, now = json.loads(ledger.to_json()), ledger.snapshot()
+        assert content["spent"] == pytest.approx(sum(entry["rdp"] for entry in content["entries"]), abs=1e-12)
+        assert not content["entries"] or content["head"] == content["entries"][-1]["hash"]
+        assert now.spent == pytest.approx(0.001 * len(now.entries), abs=1e-12) and now.rdp_spent == now.spent
+        assert now.remaining == pytest.approx(1.0 - now.spent, abs=1e-12)
+        seen.append(len(now.entries))
+    other.join()
+    assert len(ledger.entries()) == 300 and len(set(seen)) > 1

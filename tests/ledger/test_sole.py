@@ -16,7 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdptune import PrivateRandomSearchCV
-from skdptune._exceptions import BudgetExceededError, InvalidParameterError, LedgerError, RelationMismatchError
+from skdptune._exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    LedgerError,
+    PricingError,
+    RelationMismatchError,
+)
 from skdptune.accounting import PrivacyCurve
 from skdptune.ledger import PrivacyLedger
 from tests.candidates.toys import GaussianToy
@@ -67,6 +73,16 @@ def test_it_closes_the_ledger_for_good(ledger):
         with pytest.raises(InvalidParameterError, match="must come first"):
             again.register_plan([SMALL])
     assert len(ledger.entries()) == 1
+
+
+def test_what_has_no_price_at_the_order_does_not_close_the_ledger_unasked(tmp_path):
+    curve = PrivacyCurve.from_rdp([2, 3, 4, 6], [0.02, 0.03, 0.04, 0.06])  # known at four orders, none the ledger's
+    ledger = PrivacyLedger(tmp_path / "first", 3.0, 1e-5, order=11.0)
+    for using in (ledger.affordable, ledger.charge):
+        with pytest.raises(PricingError, match="finite Renyi divergence at order 11.*Pass delta="):
+            using(curve)
+    assert ledger.entries() == () and ledger.affordable(curve, delta=1e-7) == 1
+    assert ledger.charge(curve, delta=1e-7).method == "sole"
 
 
 def test_what_fits_the_filter_leaves_the_ledger_open(ledger):

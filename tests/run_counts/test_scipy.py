@@ -8,10 +8,12 @@ import pytest
 import scipy.stats
 
 from skdptune._exceptions import InvalidParameterError
+from skdptune.accounting import PrivacyCurve, best_of
 from skdptune.run_counts import (
     AtMost,
     BetaBinomial,
     Binomial,
+    Finite,
     FromScipy,
     Geometric,
     Logarithmic,
@@ -142,6 +144,42 @@ def test_equal_however_the_parameters_are_given():
     one, two = FromScipy(scipy.stats.zipf(2)), FromScipy(scipy.stats.zipf(a=2.0, loc=0))
     assert one == two and hash(one) == hash(two)
     assert one != FromScipy(scipy.stats.zipf(2.5)) != FromScipy(scipy.stats.zipf(2.5, loc=1))
+
+
+def certain(count):
+    class Certain(scipy.stats.rv_discrete):
+        def _pmf(self, k):
+            return np.where(np.asarray(k) == count, 1.0, 0.0)
+
+    Certain.__module__, Certain.__qualname__ = "__main__", "Certain"
+    return FromScipy(Certain(name="certain", a=1, b=60)())
+
+
+class Uniform(scipy.stats.rv_discrete):
+    """Keeps its support in the instance, not in the parameters."""
+
+    def _pmf(self, k):
+        return np.full(np.shape(k), 1.0 / (self.b - self.a + 1))
+
+
+def uniform(top):
+    return FromScipy(Uniform(a=1, b=top, name="uniform")())
+
+
+@pytest.mark.parametrize("made", [certain, uniform])
+def test_a_class_of_ones_own_is_known_by_its_probabilities(made):
+    few, many = made(2), made(50)
+    assert few != many and few == made(2) and hash(few) == hash(made(2))
+    one = PrivacyCurve.gaussian(5.0)
+    prices = [best_of(one, count).epsilon(1e-5) for count in (few, many)]
+    tables = [best_of(one, Finite([count.pmf(k) for k in range(61)])).epsilon(1e-5) for count in (few, many)]
+    assert prices == pytest.approx(tables, rel=0.01) and prices[1] > 1.2 * prices[0]
+
+
+def test_a_named_distribution_with_another_support_cannot_be_written():
+    kind = type(scipy.stats.randint)
+    with pytest.raises(InvalidParameterError, match="Finite"):
+        FromScipy(kind(name="randint", a=1)(1, 9)).to_dict()
 
 
 def test_a_lumpy_tail_is_refused():
