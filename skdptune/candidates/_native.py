@@ -504,7 +504,7 @@ def _shares(value, rows):
     return isinstance(rows, np.ndarray) and np.may_share_memory(value, rows)
 
 
-class _Found(Exception):
+class _FoundError(Exception):
     """What must not be published was met on the way."""
 
 
@@ -514,7 +514,7 @@ class _Search(pickle.Pickler):
     def persistent_id(self, value):
         kind = type(value)
         if isinstance(value, _REPLAYS) or (kind.__module__, kind.__name__) == ("torch._C", "Generator"):
-            raise _Found(kind.__name__)
+            raise _FoundError(kind.__name__)
         return "estimator" if _is_estimator(value) else None
 
 
@@ -529,7 +529,7 @@ def _smuggles(value):
         return None
     try:
         _Search(io.BytesIO(), protocol=5, buffer_callback=lambda buffer: None).dump(value)
-    except _Found as found:
+    except _FoundError as found:
         return f"a {type(value).__name__} with a {found} inside"
     except Exception:
         return f"a {type(value).__name__} that pickle cannot look into"

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import functools
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from skdptune._exceptions import InvalidParameterError, PricingError, SkdptuneEr
 from skdptune._validation import check_integer, invalid_type, invalid_value
 from skdptune.accounting import PrivacyCurve
 from skdptune.ledger._entries import LedgerEntry
+from skdptune.ledger._filter import exact
 
 __all__ = [
     "Cost",
+    "Promise",
     "check_sentences",
     "check_text",
     "cost_of",
@@ -31,6 +34,22 @@ _LONGEST = 500  # characters of a token, a description, a reason or a data set's
 
 
 @dataclass(frozen=True)
+class Promise:
+    """The sum of (epsilon, delta) promises, each of which may have been chosen after seeing what came before.
+
+    It holds as it stands and is not converted: a delta that was left over on one path may have been spent on another
+    (theory page "Filters", "Two limits, not one").
+    """
+
+    total_epsilon: float
+    total_delta: float
+
+    def epsilon(self, delta):
+        """Return the sum of the epsilons where the deltas add up to at most ``delta``, else infinity."""
+        return self.total_epsilon if exact(self.total_delta) <= exact(delta) else math.inf
+
+
+@dataclass(frozen=True)
 class Cost:
     """What is to be charged, whoever states it."""
 
@@ -42,11 +61,11 @@ class Cost:
     delta: float | None = None  # the search's own: what fit charges it at, a quote is asked about at
     target: tuple | None = None  # the (epsilon, delta) that candidates were calibrated to
     searched: bool = False
-    promise: PrivacyCurve | None = None  # the sum of the parts, where they may have been chosen one after another
+    promise: Promise | None = None  # the sum of the parts, where they may have been chosen one after another
 
     @property
     def by_itself(self):
-        """The curve whose (epsilon, delta) may be promised of the whole.
+        """What the epsilon of the whole is read from, at a delta.
 
         A composed pair is that of a list fixed in advance; of parts chosen one after another only sums are known
         to hold: of their promises, or of their Renyi divergences at one order.

@@ -179,9 +179,9 @@ def prices_of(curve, order, cap, delta=None, promise=None):
         How much mass may be set aside at all.
     delta : float, optional
         Allows the price of an (epsilon, delta) promise at this delta.
-    promise : PrivacyCurve, optional
-        What such a promise is read from, where that is not ``curve``: the sum of releases that were chosen one after
-        another.
+    promise : Promise, optional
+        What such a promise is read from, where that is not ``curve``: the sum of releases that may have been chosen
+        one after another.
 
     Returns
     -------

@@ -4,13 +4,16 @@ import functools
 import math
 import os
 import threading
+from fractions import Fraction
 from types import SimpleNamespace
+
+import numpy as np
 
 from skdptune._exceptions import BudgetExceededError, MissingDependencyError, RelationMismatchError
 from skdptune._rounding import as_given
 from skdptune._validation import check_integer, check_real, invalid_type
 from skdptune.accounting import PrivacyCurve
-from skdptune.ledger._costs import Cost, check_text, versions_in_use
+from skdptune.ledger._costs import Cost, Promise, check_text, versions_in_use
 from skdptune.ledger._filter import exact, rounded
 
 __all__ = ["accountant_for", "cost_of_accountant"]
@@ -40,12 +43,19 @@ def promise(epsilon, delta, relation):
     return PrivacyCurve.approximate(epsilon, delta, relation="zero-out").to_relation(relation)
 
 
+def _stated(epsilon, delta, relation):
+    """Return what is promised of one release, as numbers; a replaced row is two steps (group privacy)."""
+    if relation == "zero-out":
+        return epsilon, delta
+    return 2 * epsilon, float(np.nextafter(delta * (1 + math.exp(epsilon)) * (1 + 1e-15), np.inf))  # rounded up
+
+
 def cost_of_accountant(accountant, relation, description=None):
     """Return the cost of everything an accountant has recorded.
 
     Nobody fixed that list in advance: each entry may have been chosen after seeing what came before. So it is
-    promised as the sum of its promises (theory page "Filters", Theorem F2 at order infinity), never as the composition of
-    its pairs; Renyi divergences at one order add up all the same.
+    promised as the sum of its promises (theory page "Filters", Theorem F2 at order infinity), never as the composition
+    of its pairs; Renyi divergences at one order add up all the same.
     """
     spent = getattr(accountant, "spent_budget", None)
     if not isinstance(spent, list):
@@ -56,7 +66,8 @@ def cost_of_accountant(accountant, relation, description=None):
     curve = 0 * PrivacyCurve.pure(0.0, relation=relation)
     for epsilon, delta in spent:
         curve = curve + promise(float(epsilon), float(delta), relation)
-    whole = [rounded(sum(exact(entry[i]) for entry in spent), math.inf) for i in (0, 1)]
+    stated = [_stated(float(epsilon), float(delta), relation) for epsilon, delta in spent]
+    whole = [rounded(sum((exact(pair[i]) for pair in stated), Fraction(0)), math.inf) for i in (0, 1)]
     what = f"{len(spent)} releases recorded by a diffprivlib BudgetAccountant"
     return Cost(
         curve,
@@ -64,7 +75,7 @@ def cost_of_accountant(accountant, relation, description=None):
         _ASSUMES,
         None,
         versions_in_use(),
-        promise=promise(whole[0], min(whole[1], 1.0), relation),
+        promise=Promise(*whole),
     )
 
 

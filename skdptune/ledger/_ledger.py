@@ -150,8 +150,8 @@ class PrivacyLedger(LedgerFile):
 
         Notes
         -----
-        *A sole charge.* A sum at one order is loose for a single mechanism. So if nothing was charged before, what has a
-        price at the ledger's order that does not fit the sum, but costs by itself at most the ledger's (epsilon,
+        *A sole charge.* A sum at one order is loose for a single mechanism. So if nothing was charged before, what has
+        a price at the ledger's order that does not fit the sum, but costs by itself at most the ledger's (epsilon,
         delta), is accepted, and closes the ledger: nothing else is ever accepted (theory page "Filters", Theorem F5).
         What has no price at that order is refused instead: at another ``delta`` it may leave the ledger open.
         """

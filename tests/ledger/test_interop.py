@@ -163,9 +163,43 @@ def test_what_was_chosen_along_the_way_is_promised_as_a_sum_only(tmp_path):
             assert ledger.entries() == ()
         else:
             entry = ledger.charge_accountant(many, "many")  # Renyi divergences at one order may be chosen adaptively
-            assert entry.method == "renyi" and 2.398 < entry.epsilon <= 2.4
+            assert entry.method == "renyi" and entry.epsilon == 2.4
     ledger = PrivacyLedger(tmp_path / "sole", epsilon=2.5, delta=1e-3, order=3.1)
-    assert ledger.charge_accountant(many, "many").method == "sole" and 2.398 < ledger.spent <= 2.4
+    assert ledger.charge_accountant(many, "many").method == "sole" and ledger.spent == 2.4
+
+
+def response(epsilon):
+    likely = 1 / (1 + math.exp(-epsilon))
+    return [(likely, 1 - likely), (1 - likely, likely)]
+
+
+def divergence(pair, epsilon):
+    return sum(max(p - math.exp(epsilon) * q, 0.0) for p, q in pair)
+
+
+def test_neither_composition_nor_a_delta_left_over_may_be_promised_of_a_choice(tmp_path):
+    """After the likelier first answer: a second one at whatever still fits; after the other: all is told at delta.
+
+    Each path alone keeps (1, 0.001) when the unused delta is turned into epsilon; the choice between them does not.
+    """
+    epsilon, delta, first = 1.0, 1e-3, 0.1
+    low, high = 0.0, 2.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        joint = [(p * r, q * s) for p, q in response(first) for r, s in response(middle)]
+        low, high = (middle, high) if divergence(joint, epsilon) <= delta else (low, middle)
+    (likely, unlikely), _ = response(first)
+    reached = likely * divergence(response(low), epsilon - first) + unlikely * delta
+    assert reached > 1.4 * delta
+    paths = recorded((first, 0), (round(low - 1e-6, 9), 0)), recorded((first, 0), (0.0, delta))
+    answers = []
+    for number, path in enumerate(paths):
+        ledger = PrivacyLedger(tmp_path / str(number), epsilon, delta)
+        try:
+            answers.append(ledger.charge_accountant(path, "x").method)
+        except BudgetExceededError:
+            answers.append("refused")
+    assert answers[0] == "refused"
 
 
 def test_an_accountant_is_no_search_of_a_plan(tmp_path):
