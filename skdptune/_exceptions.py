@@ -11,6 +11,7 @@ __all__ = [
     "CheckpointError",
     "InvalidParameterError",
     "InvalidTypeError",
+    "LedgerClosedWarning",
     "LedgerError",
     "MissingDependencyError",
     "OutputError",
@@ -92,6 +93,10 @@ class CheckpointError(SkdptuneError, RuntimeError):
 
 class MissingDependencyError(SkdptuneError, ImportError):
     """An optional library is missing or its version is known not to work."""
+
+
+class LedgerClosedWarning(UserWarning):
+    """A charge of much less than the budget is about to use it up, because it fits only as the one ever made."""
 
 
 class PublicSeedWarning(UserWarning):

@@ -4,12 +4,12 @@ import contextlib
 import math
 import os
 import textwrap
+from dataclasses import asdict
 from fractions import Fraction
 
 from skdptune._exceptions import InvalidParameterError, LedgerError, OutputError
 from skdptune._rounding import as_given, decimals
 from skdptune._writing import plain, write_text
-from skdptune.accounting._relations import check_relation
 from skdptune.ledger._audit import SOLE, broken_rule
 from skdptune.ledger._entries import (
     LedgerEntry,
@@ -19,13 +19,22 @@ from skdptune.ledger._entries import (
     entries_as_json,
     plain_number,
 )
-from skdptune.ledger._filter import budget_at, exact, rounded
+from skdptune.ledger._filter import budget_at, exact, rounded, split_delta
 from skdptune.ledger._names import LEFTOVERS
 from skdptune.ledger._store import FORMAT, Store, damaged, refuse_network
 from skdptune.ledger._terms import absolute, asked_terms, complete_terms, for_divergence
 from skdptune.ledger._words import remarks
 
 __all__ = ["LedgerFile", "plan_of", "sole_of", "totals", "untouched"]
+
+
+# The terms, and where they are kept.
+_FIXED = frozenset(
+    {
+        *("path", "epsilon", "delta", "relation", "order", "dataset", "delta_aside"),
+        *("rdp_budget", "created", "identity", "_store", "_terms"),
+    }
+)
 
 
 class LedgerFile:
@@ -67,17 +76,22 @@ class LedgerFile:
 
     def _adopt(self, terms):
         try:
-            self.epsilon, self.delta = float(terms["epsilon"]), float(terms["delta"])
-            self.order, self.delta_aside = float(terms["order"]), float(terms["delta_aside"])
-            self.relation, self.dataset = check_relation(terms["relation"]), str(terms["dataset"])
-            self.identity, self.created = str(terms["identity"]), str(terms["created"])
+            epsilon, delta, order, aside = (float(terms[name]) for name in ("epsilon", "delta", "order", "delta_aside"))
+            asked = asked_terms(epsilon, delta, terms["relation"], order, None, aside)
+            split_delta(delta, order, aside)
+            budget = budget_at(order, epsilon, for_divergence(order, delta, aside))
+            texts = {name: str(terms[name]) for name in ("dataset", "identity", "created")}
+            if not budget > 0:
+                raise ValueError("they leave no budget")
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError(
                 f"path must be a ledger with readable terms; {self.path!r} lacks them ({type(error).__name__}). "
                 "Restore a copy."
             ) from None
-        self.rdp_budget = budget_at(self.order, self.epsilon, for_divergence(self.order, self.delta, self.delta_aside))
-        self._terms = terms
+        self.epsilon, self.delta, self.order, self.delta_aside = epsilon, delta, order, aside
+        self.relation, self.rdp_budget, self._terms = asked["relation"], budget, terms
+        for name, text in texts.items():
+            setattr(self, name, text)
 
     def _compare(self, asked):
         differ = [name for name, value in asked.items() if value is not None and value != getattr(self, name)]
@@ -88,6 +102,13 @@ class LedgerFile:
                 f"path must be a new file or a ledger of the same terms; {self.path!r} was made with {found}, got "
                 f"{got}. A budget is fixed when its ledger is made: use PrivacyLedger.open(path) to go on with it."
             )
+
+    def __setattr__(self, name, value):
+        if name in _FIXED and name in vars(self):
+            raise AttributeError(
+                f"{name} of a ledger is fixed when it is made, and cannot be set. Make another ledger for other data."
+            )
+        super().__setattr__(name, value)
 
     # ------------------------------------------------------------------ copies are the same budget
 
@@ -126,13 +147,17 @@ class LedgerFile:
 
     @property
     def remaining(self):
-        """What is left, as an epsilon (nats) at the ledger's delta, rounded down; 0 after a sole charge."""
+        """What may still be charged, as an epsilon (nats) at the ledger's delta, rounded down.
+
+        0 after a sole charge, and once a plan is registered: its searches are paid for, and nothing else is accepted.
+        """
         with self._store.reading(self.identity) as page:
             return self._remaining(page)
 
     def _remaining(self, page):
         left = exact(self.epsilon) - exact(self._spent(page))
-        return 0.0 if sole_of(page) is not None else max(rounded(left, -math.inf), 0.0)
+        closed = sole_of(page) is not None or page.of_kind("plan")
+        return 0.0 if closed else max(rounded(left, -math.inf), 0.0)
 
     @property
     def sole_charge(self):
@@ -284,6 +309,7 @@ class LedgerFile:
             "rdp_budget": self.rdp_budget,
             **{name: getattr(now, name) for name in ("spent", "remaining", "rdp_spent", "aside_spent")},
             "remarks": list(now.remarks),
+            "plan": [asdict(entry) for entry in now.plan],
         }
         if not public:
             header["head"] = now.head

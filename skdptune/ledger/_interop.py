@@ -3,6 +3,7 @@
 import functools
 import math
 import os
+import sys
 import threading
 from fractions import Fraction
 from types import SimpleNamespace
@@ -88,6 +89,8 @@ def accountant_for(ledger):
 class _Spending:
     """What a BudgetAccountant does differently when it spends from a ledger; copies spend from the same one."""
 
+    shared_across_processes = True
+
     def __init__(self, ledger):
         self.__skdptune_ledger__ = ledger
         self._through_me, self._checked = [], {}
@@ -123,12 +126,13 @@ class _Spending:
     def check(self, epsilon, delta):
         """Charge the ledger, and return True: diffprivlib checks before it reads a row, and spends afterwards."""
         self._charge(epsilon, delta)
-        self._checked[self._here()] = (float(epsilon), float(delta))
+        self._checked[self._here()] = (float(epsilon), float(delta), sys._getframe(1).f_code)
         return True
 
     def spend(self, epsilon, delta):
-        """Charge the ledger, unless the check before was of this very spend."""
-        if self._checked.pop(self._here(), None) != (float(epsilon), float(delta)):
+        """Charge the ledger, unless the check before was of this very spend, by the same function."""
+        asked = (float(epsilon), float(delta), sys._getframe(1).f_code)
+        if self._checked.pop(self._here(), None) != asked:
             self._charge(epsilon, delta)
         self._through_me.append((epsilon, delta))
         return self

@@ -6,8 +6,15 @@ Reading order: :meth:`PrivacyLedger.charge_once`, ``_append`` (the one place whe
 
 import math
 import secrets
+import warnings
+from fractions import Fraction
 
-from skdptune._exceptions import BudgetExceededError, InvalidParameterError, RelationMismatchError
+from skdptune._exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    LedgerClosedWarning,
+    RelationMismatchError,
+)
 from skdptune._rounding import as_given, nats_up
 from skdptune._validation import check_instance, check_real, invalid_value
 from skdptune.accounting import PrivacyCurve
@@ -30,9 +37,11 @@ from skdptune.ledger._file import LedgerFile, plan_of, sole_of, totals, untouche
 from skdptune.ledger._filter import choose, exact, prices_of
 from skdptune.ledger._orders import whole_charges
 from skdptune.ledger._plans import plan_epsilon
-from skdptune.ledger._words import closed, not_planned, refusal
+from skdptune.ledger._words import closed, kept_open, not_planned, refusal
 
 __all__ = ["PrivacyLedger"]
+
+_MEANT = Fraction(3, 4)  # of the budget: who charges as much at once means to spend it all
 
 
 class PrivacyLedger(LedgerFile):
@@ -182,12 +191,14 @@ class PrivacyLedger(LedgerFile):
         return self._append("charge", check_text("token", token), cost_of(spent, description), delta)
 
     def charge_curve(self, curve, description, *, delta=None, token=None, assumptions=(), n_samples=None):
-        """Charge a private release made outside any search.
+        """Charge a private release made outside any search, before it is made.
 
         Parameters
         ----------
         curve : PrivacyCurve
-            Its cost, under the ledger's relation.
+            Its cost, under the ledger's relation. A sum ``a + b`` is the cost of a list that was fixed before any of
+            its results was seen. Releases that are chosen one after another are charged one by one, each before it is
+            made: of those no composition is known to hold, and only the ledger's own sums are.
         description : str
         delta, token
             As for :meth:`charge_once`.
@@ -451,6 +462,12 @@ class PrivacyLedger(LedgerFile):
         # what was chosen along the way is no search of a plan, whatever it came to
         digest = curve_digest(cost.curve) if cost.promise is None else None
         row.update(epsilon=repr(self._epsilon_of(cost)), digest=digest)
+        if kind == "reserve" and digest is None:
+            raise InvalidParameterError(
+                "reserve must get a search that can be recognised when it claims; this one has a cost without a value "
+                "of its own (a distribution of tries that no file can hold, or a function). Tabulate n_iter with "
+                "Finite, build the cost from numbers, or charge the ledger itself."
+            )
         with self._store.reading(self.identity) as page:
             planned = bool(page.of_kind("plan"))
         prices = None if planned else self._prices(cost, delta)
@@ -474,12 +491,23 @@ class PrivacyLedger(LedgerFile):
         price, empty = choose(prices, aside), untouched(page)
         if exact(price.rdp) <= rdp and exact(price.aside) <= aside:
             row.update(rdp=repr(price.rdp), aside=repr(price.aside), method=price.method)
-        elif empty and _at_most(float(row["epsilon"]), self.epsilon):
+        elif empty and cost.promise is None and _at_most(float(row["epsilon"]), self.epsilon):
             # all of both totals: nothing would fit beside it even where "sole" were not understood
+            self._warn_of_closing(row)  # before it is written: where warnings are errors, nothing is charged
             row.update(rdp=repr(self.rdp_budget), aside=repr(self.delta_aside), method=SOLE)
         else:
             delta = cost.delta if delta is None else delta
             raise BudgetExceededError(refusal(self, row, cost, price, (rdp, aside), delta=delta, empty=empty))
+
+    def _warn_of_closing(self, row):
+        if exact(float(row["epsilon"])) < exact(self.epsilon) * _MEANT:
+            warnings.warn(
+                f"{row['what']} costs epsilon={nats_up(float(row['epsilon']))} of the ledger's "
+                f"{as_given(self.epsilon)}, but fits it only as the one charge that is ever made: it closes the "
+                f"ledger. {kept_open(self)}",
+                LedgerClosedWarning,
+                stacklevel=5,
+            )
 
     def _take_slot(self, page, row):
         if row["kind"] == "reserve":

@@ -319,12 +319,19 @@ class Page:
     def append(self, entry):
         """Append ``entry``, a dictionary of plain values without ``seq``; return it with ``seq`` and ``hash``."""
         seq, previous = self.last()
+        self._follows_the_terms()
         entry = {**entry, "seq": seq + 1}
         body = json.dumps(entry, sort_keys=True, allow_nan=False)
         digest = chain(previous, body)
         columns = (entry["seq"], entry["kind"], entry["token"], entry["rdp"], entry["aside"], body, digest)
         self._connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", columns)
         return {**entry, "hash": digest}
+
+    def _follows_the_terms(self):
+        """Refuse where the first entry was made under other terms: a budget is not raised along the way."""
+        for body, digest in self._rows("SELECT body, hash FROM entries WHERE seq = 1"):
+            if digest != chain(self.first_hash(), body):
+                raise LedgerError(damaged(self.path, "its entries were not made under these terms"))
 
     def audited(self):
         """Return the parsed entries after checking every link of the chain and every column.
@@ -339,7 +346,7 @@ class Page:
             raise LedgerError(damaged(self.path, found))
         previous, entries = self.first_hash(), []
         for number, (seq, kind, token, rdp, aside, body, digest) in enumerate(self.rows(), start=1):
-            entry = _parsed(self.path, body)
+            entry = _entry(self.path, body, digest)
             columns = [entry.get(name) for name in ("seq", "kind", "token", "rdp", "aside")]
             previous = chain(previous, body)
             if seq != number or columns != [seq, kind, token, rdp, aside] or digest != previous:
@@ -358,7 +365,7 @@ class Page:
 def _parsed(path, text):
     try:
         value = json.loads(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise LedgerError(damaged(path, "a row is not what this package writes"))
@@ -371,9 +378,13 @@ def _entry(path, body, digest):
     try:
         whole = entry.keys() >= _FIELDS and all(math.isfinite(float(entry[name])) for name in ("rdp", "aside"))
         whole = whole and not math.isnan(float(entry["epsilon"])) and isinstance(entry["assumptions"], list)
-        whole = whole and all(len(pair) == 2 for pair in entry["versions"])
+        whole = whole and all(len(pair) == 2 for pair in entry["versions"]) and isinstance(entry["kind"], str)
+        whole = whole and isinstance(entry["slot"], (int, type(None)))
         if entry["kind"] == "plan":
-            whole = whole and all(part.keys() >= _PLANNED and float(part["epsilon"]) >= 0 for part in entry["planned"])
+            parts = entry["planned"]
+            whole = whole and math.isfinite(float(entry["epsilon"]))
+            whole = whole and all(part.keys() >= _PLANNED and float(part["epsilon"]) >= 0 for part in parts)
+            whole = whole and all(isinstance(part["slot"], int) for part in parts)
     except (AttributeError, KeyError, TypeError, ValueError):
         whole = False
     if not whole:
@@ -409,6 +420,8 @@ def _translated(path, error):
         ("full", "lies on a disk that is full", "Make room; the charge was rolled back."),
         ("unable to open", "cannot be opened for writing", "It needs a file and a folder this user may write to."),
         ("authorization", "cannot be opened for writing", "It needs a file and a folder this user may write to."),
+        ("disk I/O", "lies on a disk that fails, or has no room left even to open it",
+         "Make room, or mend it; then look at entries(): a charge that was under way is spent if it is there."),
         ("locked", f"was held by other processes for {_PATIENCE:g} seconds", "Nothing was charged; try again."),
         ("not a database", "is not a ledger", "Choose another path."),
         ("malformed", "is damaged", "Restore a copy, and count everything charged since as spent."),

@@ -6,7 +6,7 @@ from skdptune._rounding import as_given, delta_up, nats_up, significant_down, si
 from skdptune.ledger._filter import exact, rounded
 from skdptune.ledger._orders import number_at
 
-__all__ = ["cheaper_search", "closed", "not_planned", "refusal", "remarks"]
+__all__ = ["cheaper_search", "closed", "kept_open", "not_planned", "refusal", "remarks"]
 
 
 def refusal(ledger, row, cost, price, left, *, delta, empty):
@@ -63,6 +63,16 @@ def closed(ledger, row, sole):
         f"ledger must be open; entry {sole.seq} ({sole.what}) fitted its budget only as the one charge that is ever "
         f"made, and closed it. Nothing was charged for {row['what']}.{undo} To run several searches, register them "
         "as a plan, or make the first ones cheap enough for the filter (affordable tells), in a ledger for other data."
+    )
+
+
+def kept_open(ledger):
+    """Return how a charge that closes a ledger could have left it open."""
+    if math.isinf(ledger.order):
+        return "Charged at a delta of its own (delta=, a part of the ledger's), it may leave the ledger open."
+    return (
+        "The ledger's order does not suit it: best_order finds the one that does, for a ledger that is to hold several "
+        "such charges."
     )
 
 

@@ -5,6 +5,7 @@ the search; the test score is then post-processing of the published model and of
 row pays for the score. Theorem H1 of the documentation, with "train" read as "search" (Theorem H2 under add-remove).
 """
 
+import copy
 import warnings
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,7 @@ from skdptune._exceptions import InvalidParameterError, InvalidTypeError
 from skdptune._validation import check_instance, check_integer, describe, invalid_value
 from skdptune.accounting import PrivacyCurve
 from skdptune.ledger import as_ledger
+from skdptune.model_selection._assumptions import PREDICTED_ALONE, beside_test_score
 from skdptune.model_selection._rows import number_of_rows
 from skdptune.model_selection._runs import total_count
 from skdptune.model_selection._search import PrivateRandomSearchCV
@@ -29,7 +31,7 @@ _ASSUMPTIONS = (
     "Neighbouring data sets are the searched and the test rows together: the one row in question is a searched row or "
     "a test row. Where a sentence about the search or its split says rows, it means the searched ones.",
     "Released beside what the search released: one noisy score of the published model on the test rows, once.",
-    "What a model predicts for a row depends on that row alone.",  # as the search says it
+    PREDICTED_ALONE,
 )
 _COINS = "Every row was put aside by its own coin, thrown once, whose outcome is not published."
 _GUESS = "The number of test rows is private as well: the test score is divided by a public guess of it."
@@ -99,15 +101,9 @@ class ReleasedScore:
         return replace(self.search_spent, curve=self.total, assumptions=self._all_assumptions(), test_score=self)
 
     def _all_assumptions(self):
-        found = []
-        for sentence in self.search_spent.assumptions:
-            if sentence.startswith("The number of rows (") and sentence.endswith(") is public."):
-                n_searched = self.search_spent.n_samples
-                sentence = f"The numbers of searched rows ({n_searched}) and of test rows ({self.n_rows}) are public."
-            elif sentence.startswith("Released: "):  # by the search; the test score has its own sentence
-                sentence = f"Released by the search: {sentence.removeprefix('Released: ')}"
-            found.append(sentence)
-        return tuple(dict.fromkeys([*found, *self.assumptions]))
+        searched = self.search_spent
+        of_search = beside_test_score(searched.assumptions, searched.n_samples, self.n_rows)
+        return tuple(dict.fromkeys([*of_search, *self.assumptions]))
 
     def report(self, **options):
         """Return one :class:`~skdptune.report.PrivacyReport` of the search and this score, to be filed.
@@ -210,16 +206,18 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
     noise = as_score_noise(score_noise, spent.curve)
     curve = noise.curve(spent.relation)
     total = spent.curve if _below(curve, spent.curve) else PrivacyCurve.worst([spent.curve, curve])
-    _charge(ledger, curve, n_rows, scorer)
-    classes = vars(search).get("classes_")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a library's warning may quote a row
-        count = total_count(scorer, model, X, y, classes)
-    score = scorer.release(count, n_rows, noise)
     extra = (f"The test score ({scorer!r}) carries exact integer noise, drawn anew: {noise!r}.",)
     if spent.relation == "add-remove":
         extra += (_COINS, _GUESS)
-    return ReleasedScore(score, n_rows, noise, scorer, curve, total, _ASSUMPTIONS + extra, spent)
+    assumptions = _ASSUMPTIONS + extra
+    _charge(ledger, _Price(curve, curve.relation, n_rows, assumptions), scorer, search.delta)
+    classes = vars(search).get("classes_")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a library's warning may quote a row
+        # copies are asked: the search and the score are published, and must not remember the rows
+        count = total_count(copy.deepcopy(scorer), copy.deepcopy(model), X, y, classes)
+    score = scorer.release(count, n_rows, noise)
+    return ReleasedScore(score, n_rows, noise, scorer, curve, total, assumptions, spent)
 
 
 def _below(curve, level):
@@ -264,18 +262,29 @@ class _Price:
 
     curve: PrivacyCurve
     relation: str
-    n_samples: int | None
+    n_rows: int
+    assumptions: tuple
+
+    @property
+    def n_samples(self):
+        """The number of test rows, where it is public."""
+        return None if self.relation == "add-remove" else self.n_rows
 
     def epsilon(self, delta):
         return self.curve.epsilon(delta)
 
 
-def _charge(ledger, curve, n_rows, scorer):
+def _charge(ledger, price, scorer, delta):
     ledger = as_ledger(ledger)
     if ledger is None:
         return
     if callable(getattr(ledger, "charge_curve", None)):
-        ledger.charge_curve(curve, f"test score, {scorer!r}")
-        return
-    n_samples = None if curve.relation == "add-remove" else n_rows
-    ledger.charge(_Price(curve, curve.relation, n_samples))
+        ledger.charge_curve(
+            price.curve,
+            f"test score, {scorer!r}",
+            delta=delta,
+            assumptions=price.assumptions,
+            n_samples=price.n_samples,
+        )
+    else:
+        ledger.charge(price, delta)

@@ -9,7 +9,7 @@ from skdptune.model_selection._pricing import training_curve
 from skdptune.model_selection._publish import default_model, no_winner, publish
 from skdptune.model_selection._rows import number_of_rows
 from skdptune.model_selection._runs import child_seed
-from skdptune.model_selection._space import with_settings
+from skdptune.model_selection._space import unfitted, with_settings
 
 __all__ = ["publish_outcome"]
 
@@ -45,7 +45,7 @@ def publish_outcome(search, terms, spent, best, plan, rows, master):
         outputs["classes_"] = plan.classes
     succeeded = best is not None and best.failure is None
     if succeeded:
-        outputs.update(best_params_=best.params, best_score_=best.score)
+        outputs.update(best_params_=unfitted(best.params), best_score_=best.score)
     else:
         outputs.update(no_winner())
     if terms.refit is not False:

@@ -9,6 +9,7 @@ object itself never travels.
 """
 
 import contextlib
+import copy
 import math
 import os
 import traceback
@@ -238,17 +239,20 @@ def mark_of(seed):
 
 def _train_and_score(plan, data, adapter, seed):
     total, model = 0, None
+    # Copies of the scorer and of the model are asked: what they remember of rows and of other tries ends here.
+    scorer = copy.deepcopy(plan.scorer if plan.public_scorer is None else plan.public_scorer)
     for position in range(len(data.splits)):
         (X, y), held_out = data.parts(position)
         fitted = adapter.fit(X, y, classes=own(plan.classes), seed=child_seed(seed, "fit", position))
         # Only what the curve covers is scored: the trained object may know more than it may publish.
         model = adapter.publish(fitted)
         if plan.public_scorer is None:
-            total += total_count(plan.scorer, model, *held_out, plan.classes)  # exact integers: pooled before any noise
+            asked = copy.deepcopy(model)
+            total += total_count(scorer, asked, *held_out, plan.classes)  # exact integers: pooled before any noise
     kept = model if plan.keep_model else None
     if plan.public_scorer is not None:
-        return float(plan.public_scorer(model, own(data.X_public), own(data.y_public))), kept
-    score = plan.scorer.release(
+        return float(scorer(copy.deepcopy(model), own(data.X_public), own(data.y_public))), kept
+    score = scorer.release(
         total, plan.n_scored, plan.coverage.noise, child_seed(seed, "score"), multiplicity=data.multiplicity
     )
     return float(score), kept

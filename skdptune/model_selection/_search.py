@@ -47,7 +47,7 @@ from skdptune.model_selection._rows import (
     row_shape,
 )
 from skdptune.model_selection._runs import RunData, RunPlan, RunSeeds, public_coins
-from skdptune.model_selection._space import ParamSpace
+from skdptune.model_selection._space import ParamSpace, unfitted
 from skdptune.model_selection._splits import as_split_scheme, check_scheme_relation
 from skdptune.run_counts import as_run_count
 from skdptune.scoring import resolve_private_scorer, resolve_public_scorer
@@ -564,8 +564,10 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
 
     def __getstate__(self):
         state = super().__getstate__()
-        # Copies refuse to spend: a copied budget would count into nowhere.
-        return {**state, "ledger": for_pickling(state.get("ledger"))}
+        # Copies refuse to spend: a copied budget would count into nowhere. And what a template has learned, from a
+        # fit before the search or beside it, is not covered by the price of what is published.
+        templates = {name: unfitted(state[name]) for name in ("estimator", "param_distributions") if name in state}
+        return {**state, **templates, "ledger": for_pickling(state.get("ledger"))}
 
     def __skdptune_adapter__(self):
         from skdptune.model_selection._nested import SearchAdapter

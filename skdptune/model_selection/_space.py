@@ -4,6 +4,7 @@ scikit-learn's ``ParameterSampler`` samples lists without replacement, which mak
 and caps their number; the privacy argument needs independent, identically distributed draws.
 """
 
+import copy
 import difflib
 import itertools
 import math
@@ -17,7 +18,7 @@ from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, I
 from skdptune._validation import describe, invalid_type, invalid_value
 from skdptune.candidates._seeding import quick_clone
 
-__all__ = ["ParamSpace"]
+__all__ = ["ParamSpace", "unfitted", "with_settings"]
 
 MAX_PRICED_CHOICES = 2048
 MAX_CHECKED_CHOICES = 128
@@ -56,13 +57,18 @@ class _Discrete:
 
 
 class _Continuous:
-    """Anything else with ``rvs``: drawn from, never enumerated."""
+    """Anything else with ``rvs``: drawn from, never enumerated.
+
+    Every draw is made of a copy: an object that remembers would make draws depend on one another, and count them.
+    """
 
     def __init__(self, distribution):
         self.distribution = distribution
+        self._remembers = type(distribution).__module__.partition(".")[0] != "scipy"
 
     def draw(self, random_state):
-        return self.distribution.rvs(random_state=random_state)
+        source = copy.deepcopy(self.distribution) if self._remembers else self.distribution
+        return source.rvs(random_state=random_state)
 
     def enumerate(self):
         return None
@@ -257,6 +263,29 @@ def _lowest(source):
 def _fresh(value):
     """Clone estimator values, so that runs never share a sub-estimator."""
     return clone(value, safe=False) if hasattr(value, "get_params") else value
+
+
+def unfitted(value):
+    """Return ``value`` with every estimator found in it replaced by a clone that has learned nothing.
+
+    Looks into the lists, tuples and dicts that a template or a space may be made of; the rest stays as it is.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> template = DummyClassifier().fit([[0.0]], [1])
+    >>> [hasattr(each, "classes_") for each in (template, *unfitted([template]))]
+    [True, False]
+    """
+    if isinstance(value, type):
+        return value
+    if hasattr(value, "get_params"):
+        return clone(value)
+    if type(value) in (list, tuple):
+        return type(value)(unfitted(item) for item in value)
+    if type(value) is dict:
+        return {key: unfitted(item) for key, item in value.items()}
+    return value
 
 
 def with_settings(estimator, settings):

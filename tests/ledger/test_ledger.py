@@ -301,7 +301,9 @@ def test_a_plan_buys_more_searches_than_the_filter(tmp_path):
     planned = PrivacyLedger(tmp_path / "planned", epsilon, delta, order=order)
     price = planned.register_plan([search] * (adaptive + 1))
     assert price == ((adaptive + 1) * search).epsilon(delta) <= epsilon
-    assert planned.spent == price and planned.remaining == pytest.approx(epsilon - price)
+    assert planned.spent == price and planned.remaining == 0.0  # nothing but the plan is accepted
+    exported = json.loads(planned.to_json())["plan"]
+    assert [entry["slot"] for entry in exported] == list(range(1, adaptive + 2)) and not exported[0]["used"]
     for number in range(adaptive + 1):
         assert planned.affordable(search) == adaptive + 1 - number
         assert planned.charge(search).kind == "planned"
@@ -587,3 +589,27 @@ def test_a_ledger_prints_its_delta_whole_and_what_is_left_rounded_down(tmp_path)
         r"asks for ([\d.e-]+)", r"and ([\d.e-]+) nats at Renyi order 20 is left", r"epsilon=([\d.e-]+)\)"))  # fmt: skip
     assert asked > 24.0 and left <= ledger.rdp_budget and ledger.rdp_budget - left < 1e-5
     assert alone >= PrivacyCurve.gaussian(0.5).epsilon(1.23456789e-05)
+
+
+# ---------------------------------------------------------------------- terms stay
+
+
+@pytest.mark.parametrize(
+    "name", ["epsilon", "delta", "order", "delta_aside", "relation", "dataset", "rdp_budget", "path", "identity"]
+)
+def test_terms_cannot_be_set(ledger, name):
+    before = getattr(ledger, name)
+    with pytest.raises(AttributeError, match=f"{name} of a ledger is fixed when it is made"):
+        setattr(ledger, name, before)
+    assert getattr(pickle.loads(pickle.dumps(ledger)), name) == before
+
+
+def test_a_reservation_that_could_not_be_claimed_is_refused(ledger):
+    class Own(scipy.stats.rv_discrete):
+        def _pmf(self, k):
+            return 0.5 ** np.maximum(k, 1.0) + 0.0 * k
+
+    search = best_of(PrivacyCurve.gaussian(30.0), FromScipy(Own(a=1, name="own")()))
+    with pytest.raises(InvalidParameterError, match="recognised when it claims"):
+        ledger.reserve("later", search)
+    assert ledger.entries() == () and ledger.charge(search).digest is None

@@ -69,6 +69,67 @@ def test_an_amount_that_is_no_number_is_damage(ledger):
         ledger.charge(PURE)
 
 
+STRANGE = {
+    "list as slot": lambda body: body["planned"][0].update(slot=[1]),
+    "list as kind": lambda body: body.update(kind=["plan"]),
+    "endless": lambda body: body.update(epsilon="inf"),
+    "no list": lambda body: body.update(planned=3),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_a_row_of_strange_values_is_damage(tmp_path, kind):
+    ledger = PrivacyLedger(tmp_path / "plan", 1.0, 0)
+    ledger.register_plan([PURE, PURE])
+    with sqlite3.connect(ledger.path) as connection:
+        connection.execute("DROP TRIGGER entries_stay")
+        body = json.loads(connection.execute("SELECT body FROM entries").fetchone()[0])
+        STRANGE[kind](body)
+        connection.execute("UPDATE entries SET body = ?", (json.dumps(body),))
+    connection.close()
+    for using in (lambda: ledger.charge(PURE), lambda: ledger.remaining, ledger.plan, ledger.summary, ledger.to_json):
+        with pytest.raises(LedgerError, match="damaged"):
+            using()
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [{"order": 1.0}, {"order": 0.0}, {"epsilon": "nan"}, {"epsilon": "inf"}, {"delta": -1.0}, {"delta_aside": 0.5},
+     {"relation": "cousins"}, {"epsilon": 1e-9, "order": 1.5}],
+)  # fmt: skip
+def test_terms_that_are_none_are_named(tmp_path, terms):
+    ledger = PrivacyLedger(tmp_path / "a", 1.0, 1e-5)
+    with_terms(ledger.path, terms)
+    with pytest.raises(LedgerError, match="readable terms"):
+        PrivacyLedger.open(ledger.path)
+
+
+def with_terms(path, terms):
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TRIGGER terms_stay")
+        body = json.loads(connection.execute("SELECT body FROM terms").fetchone()[0])
+        connection.execute("UPDATE terms SET body = ?", (json.dumps({**body, **terms}, sort_keys=True),))
+    connection.close()
+
+
+def test_a_budget_that_was_raised_along_the_way_is_not_charged(tmp_path):
+    PrivacyLedger(tmp_path / "a", 1.0, 0).charge(PURE)
+    with_terms(tmp_path / "a", {"epsilon": 50.0})
+    raised = PrivacyLedger.open(tmp_path / "a")
+    with pytest.raises(LedgerError, match="not made under these terms"):
+        raised.charge(PURE)
+
+
+def test_rows_nested_without_end_are_damage(ledger):
+    ledger.charge_once("x", PURE)
+    with sqlite3.connect(ledger.path) as connection:
+        connection.execute("DROP TRIGGER entries_stay")
+        connection.execute("UPDATE entries SET body = ?", ("[" * 200_000,))
+    connection.close()
+    with pytest.raises(LedgerError, match="damaged"):
+        ledger.charge_once("x", PURE)
+
+
 @pytest.mark.parametrize("part", ["planned", "slot", "versions", "assumptions", "epsilon", "method"])
 def test_a_row_that_lacks_a_part_is_damage(tmp_path, part):
     ledger = PrivacyLedger(tmp_path / "plan", 1.0, 0)

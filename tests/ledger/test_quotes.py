@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skdptune import PrivateRandomSearchCV
-from skdptune._exceptions import BudgetExceededError, InvalidParameterError, PricingError
+from skdptune._exceptions import BudgetExceededError, InvalidParameterError, LedgerClosedWarning, PricingError
 from skdptune.accounting import PrivacyCurve, best_of
 from skdptune.ledger import AccountantHandle, PrivacyLedger, best_order
 from skdptune.ledger._filter import exact
@@ -37,6 +37,7 @@ def quote(curve, delta, target=None):
 # ---------------------------------------------------------------------- quotes
 
 
+@pytest.mark.filterwarnings("ignore::skdptune._exceptions.LedgerClosedWarning")
 @pytest.mark.parametrize("kind", CURVES)
 def test_what_is_affordable_is_what_is_charged(tmp_path, kind):
     number = itertools.count()
@@ -185,7 +186,8 @@ def test_a_refusal_names_infinity_where_it_would_admit_more(tmp_path):
     ledger = PrivacyLedger(tmp_path / "a", 1.0, 1e-5)
     curve = PrivacyCurve.approximate(0.3, 3e-6)
     price = quote(curve, 3e-6)
-    assert ledger.charge(price).method == "sole"
+    with pytest.warns(LedgerClosedWarning, match="epsilon=0.3000 of the ledger's 1, but .* best_order finds"):
+        assert ledger.charge(price).method == "sole"
     other = PrivacyLedger(tmp_path / "b", 1.0, 1e-5)
     other.charge(PrivacyCurve.pure(0.01))
     assert "order=math.inf would admit 3 such charges at delta=3e-06 each" in refusal(other, price)

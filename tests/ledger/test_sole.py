@@ -9,6 +9,7 @@ import pickle
 import re
 import sqlite3
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from skdptune import PrivateRandomSearchCV
 from skdptune._exceptions import (
     BudgetExceededError,
     InvalidParameterError,
+    LedgerClosedWarning,
     LedgerError,
     PricingError,
     RelationMismatchError,
@@ -82,7 +84,21 @@ def test_what_has_no_price_at_the_order_does_not_close_the_ledger_unasked(tmp_pa
         with pytest.raises(PricingError, match="finite Renyi divergence at order 11.*Pass delta="):
             using(curve)
     assert ledger.entries() == () and ledger.affordable(curve, delta=1e-7) == 1
-    assert ledger.charge(curve, delta=1e-7).method == "sole"
+    with pytest.warns(LedgerClosedWarning):
+        assert ledger.charge(curve, delta=1e-7).method == "sole"
+
+
+def test_who_is_about_to_close_a_large_ledger_is_told(tmp_path):
+    for order, noise, advice in ((200.0, 2.5, "best_order finds the one"), (math.inf, 2.0, "at a delta of its own")):
+        curve = PrivacyCurve.gaussian(noise)
+        ledger = PrivacyLedger(tmp_path / str(order), 4.0, 1e-6, order=order)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(LedgerClosedWarning, match=f"closes the ledger. .*{advice}"):
+                ledger.charge(curve)
+        assert ledger.entries() == ()  # where warnings are errors, nothing was charged
+        with pytest.warns(LedgerClosedWarning):
+            assert ledger.charge(curve).method == "sole"
 
 
 def test_what_fits_the_filter_leaves_the_ledger_open(ledger):
@@ -283,7 +299,7 @@ def _swap(rows):
         (lambda rows: rows[0].update(kind="planned"), "entry 1 .*not an unused search"),
         (lambda rows: rows[0].update(kind="release"), "entry 1 .*no open reservation"),
         (lambda rows: rows[0].update(kind="gift"), "entry 1 .*kind is unknown"),
-        (lambda rows: rows[0].update(rdp="much"), "entry 1 .*cannot be read"),
+        (lambda rows: rows[0].update(rdp="much"), "damaged .an entry is not what"),
     ],
 )
 def test_a_history_that_no_ledger_writes_is_found(ledger, edit, reason):

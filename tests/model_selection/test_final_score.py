@@ -18,6 +18,7 @@ from skdptune.exceptions import (
     ScoringRefusedError,
 )
 from skdptune.model_selection import IndependentHoldout, release_test_score
+from skdptune.model_selection._assumptions import Released, beside_test_score
 from skdptune.scoring import ScoreNoise, WeightedAccuracyScorer
 
 
@@ -158,13 +159,14 @@ def test_the_ledger_is_charged_before_a_row_is_read(search):
 
 def test_a_ledger_that_takes_curves_gets_the_curve(search):
     class Ledger(CountingLedger):
-        def charge_curve(self, curve, description):
-            self.charged.append((curve, description))
+        def charge_curve(self, curve, description, **details):
+            self.charged.append((curve, description, details))
 
     ledger = Ledger()
     released = release_test_score(search, *rows(50), ledger=ledger)
-    (charged,) = ledger.charged
-    assert charged[0] == released.curve and "AccuracyScorer" in charged[1]
+    ((curve, description, details),) = ledger.charged
+    assert curve == released.curve and "AccuracyScorer" in description
+    assert details == {"delta": search.delta, "assumptions": released.assumptions, "n_samples": 50}
 
 
 def test_another_scorer(search):
@@ -280,6 +282,23 @@ def test_the_assumptions_of_both(search):
     assert len(kept) == len(alone.assumptions) - 2 and kept <= set(both.assumptions)
     assert len(set(both.assumptions)) == len(both.assumptions)
     assert text.count("predicts for a row depends on that row alone") == 1
+
+
+@pytest.mark.parametrize("sentence", ["Released: by somebody else.", "The number of rows (9) is public.", "Released"])
+def test_a_sentence_that_only_begins_alike_is_left_as_it_is(search, sentence):
+    score = release_test_score(search, *rows(50))
+    spent = replace(score.search_spent, assumptions=(sentence, *score.search_spent.assumptions))
+    both = replace(score, search_spent=spent).privacy_spent
+    assert sentence in both.assumptions and "searched rows (200) and of test rows (50)" in " ".join(both.assumptions)
+    assert {type(each) for each in (*spent.assumptions, *both.assumptions)} == {str}  # as JSON and files know them
+
+
+@pytest.mark.parametrize("refit", ["winner", True, False])
+@pytest.mark.parametrize("public_score", [False, True])
+def test_what_was_released_is_known_whatever_it_was(refit, public_score):
+    says = str(Released(refit, public_score))
+    assert says.startswith("Released: the winner's parameters")
+    assert beside_test_score(("a", says), None, 5) == ("a", says.replace("Released:", "Released by the search:"))
 
 
 def test_a_search_that_ran_inside_another_one_is_refused():
