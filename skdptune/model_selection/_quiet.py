@@ -97,8 +97,8 @@ def _descriptor(stream):
 class _Quiet:
     """Process-wide silence with a count of those who want it: searches may nest and run in threads.
 
-    Covers warnings, Python's streams, logging (unless the curator is debugging) and whatever compiled code
-    writes to file descriptors 1 and 2, if these are the process' output.
+    Covers warnings, Python's streams, logging (unless the curator is debugging), the hooks for errors in threads and
+    finalizers, and whatever compiled code writes to file descriptors 1 and 2, if these are the process' output.
     """
 
     def __init__(self):
@@ -138,6 +138,9 @@ class _Quiet:
             self._stack.callback(logging.disable, logging.root.manager.disable)
             logging.disable(logging.CRITICAL)
         self._real = self._stack.enter_context(_muted_descriptors())
+        for owner, hook in ((sys, "unraisablehook"), (threading, "excepthook")):  # called once per try, maybe
+            self._stack.callback(setattr, owner, hook, getattr(owner, hook))
+            setattr(owner, hook, _nothing)
         self._stack.enter_context(contextlib.redirect_stdout(_Sink()))
         self._stack.enter_context(contextlib.redirect_stderr(_Sink()))
 
@@ -230,6 +233,10 @@ def process_identity():
 def quiet():
     """Silence warnings and the standard streams: their number would tell how many runs there were."""
     return _quiet
+
+
+def _nothing(details):
+    """Stand in for a hook."""
 
 
 class _Sink(io.TextIOBase):

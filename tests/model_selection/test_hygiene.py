@@ -1,11 +1,13 @@
 """Independence of the runs, and silence about everything but the winner."""
 
 import collections
+import contextlib
 import gc
 import io
 import logging
 import pickle
 import sys
+import threading
 import warnings
 
 import joblib
@@ -205,6 +207,36 @@ def test_ties_are_broken_by_marks_not_by_position(rows, recorded):
     best = max(recorded, key=lambda record: (record.score, record.mark))
     assert search.best_params_ == best.params
     assert all(record.mark < 2**128 for record in recorded)
+
+
+class Unraisable:
+    def __del__(self):
+        raise ValueError
+
+
+class Hooked(GaussianToy):
+    """Fails in a finalizer and in a thread, in every try."""
+
+    def fit(self, X, y=None):
+        Unraisable()
+        thread = threading.Thread(target=lambda: 1 / 0)
+        thread.start()
+        thread.join()
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("backend", [None, "threading"])
+def test_hooks_for_errors_that_nobody_catches_count_no_tries(rows, backend, monkeypatch):
+    called = []
+    monkeypatch.setattr(sys, "unraisablehook", called.append)
+    monkeypatch.setattr(threading, "excepthook", called.append)
+    search = PrivateRandomSearchCV(Hooked(s=3.0), {"s": [3.0]}, n_iter=Fixed(4), n_jobs=2 if backend else None)
+    with joblib.parallel_config(backend) if backend else contextlib.nullcontext():
+        search.fit(*rows)
+    assert called == []
+    Unraisable()
+    assert len(called) == 1  # as before
+    called.clear()
 
 
 def test_quiet_nests_and_restores():
