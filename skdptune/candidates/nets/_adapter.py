@@ -11,7 +11,7 @@ from skdptune.candidates._protocol import CandidateAdapter
 from skdptune.candidates._seeding import quick_clone
 from skdptune.candidates.nets import _budget
 from skdptune.candidates.nets._checks import check_net
-from skdptune.candidates.nets._known import is_known
+from skdptune.candidates.nets._known import TOGETHER, is_known
 from skdptune.candidates.nets._losses import RowLoss, build_criterion
 from skdptune.candidates.nets._modules import tensors_of
 from skdptune.candidates.nets._rows import Schema
@@ -90,16 +90,22 @@ class NetAdapter(CandidateAdapter):
             "two 126-bit keys per draw) that are not cryptographic.",
         ]
         if not self._built_of_known_layers():
-            if net.grad_sample_mode in ("hooks", "ghost"):
+            if net.grad_sample_mode in TOGETHER:
                 sentences.append(
                     f"The module and criterion of {self.name} treat each row by itself: checked on random rows, not "
-                    "proved (grad_sample_mode='auto' makes it so by construction)."
+                    "proved (grad_sample_mode='rows' makes it so by construction)."
                 )
             sentences.append(
                 f"The code of the module and criterion of {self.name} keeps nothing outside them from one call to the "
-                "next (in globals, class attributes or files), and brings no batching rule for torch.func.vmap."
+                "next: in globals, closures, class attributes, files, or generators other than torch's."
             )
-        if relation == "add-remove":
+            if net.grad_sample_mode in ("auto", "functorch"):
+                sentences.append(
+                    f"Under torch.func.vmap the code of the module and criterion of {self.name} catches no error, "
+                    "reads no tensor as text and brings no batching rule: each would see all rows of a batch "
+                    "(grad_sample_mode='rows' needs no such assumption)."
+                )
+        if relation == "add-remove" and net.grad_sample_mode != "rows":  # there a row's batch is the row
             sentences.append(
                 "torch's kernels compute each row's own gradient to the same bits in a batch of one row more or less."
             )

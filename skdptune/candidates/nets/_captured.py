@@ -60,7 +60,8 @@ def check_rules(module):
             raise CandidateRefusedError(
                 f"layer {name!r} ({type(layer).__name__}) of the module must be one of those with a rule for per-row "
                 "gradients (Linear, Conv, Embedding, normalisation without rows, Opacus' recurrent layers); it has "
-                "parameters of its own and none. Use grad_sample_mode='functorch' ('auto' does), or freeze it."
+                "parameters of its own and none. Use grad_sample_mode='functorch' ('auto' does) or, slowly, 'rows'; or "
+                "freeze it."
             )
 
 
@@ -83,8 +84,8 @@ def _refuse_packed(layer, args, kwargs):
     if any(isinstance(part, PackedSequence) for part in (*args, *kwargs.values())):
         raise CandidateRefusedError(
             f"a {type(layer).__name__} of the module must not be given packed sequences: they hold rows in the order "
-            "of their lengths. Give it padded ones and pick each row's last position, or use "
-            "grad_sample_mode='functorch'."
+            "of their lengths. Give it padded ones and pick each row's last position, or use grad_sample_mode='rows' "
+            "(each row by itself, slow)."
         )
 
 

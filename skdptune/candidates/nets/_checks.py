@@ -8,6 +8,7 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, InvalidTypeError
 from skdptune._validation import check_choice, check_integer, check_real, invalid_type, invalid_value
 from skdptune.candidates.nets._callbacks import check_callbacks
+from skdptune.candidates.nets._known import TOGETHER
 from skdptune.candidates.nets._losses import build_criterion
 from skdptune.candidates.nets._per_sample import MODES
 from skdptune.candidates.nets._rows import input_dtype_of
@@ -160,6 +161,11 @@ def check_module(net, module):
     kind = type(net).__name__
     for name, layer in module.named_modules():
         where = f"layer {name!r} ({type(layer).__name__}) of the module"
+        if hasattr(layer, "_orig_mod") or getattr(layer, "_compiled_call_impl", None) is not None:
+            raise CandidateRefusedError(
+                f"{where} must not be compiled: what torch.compile makes of a call depends on the calls before it. "
+                "Pass the module as it was."
+            )
         if isinstance(layer, _BatchNorm):
             raise CandidateRefusedError(
                 f"{where} must go: BatchNorm normalises a row by the others. Replace it with "
@@ -219,12 +225,12 @@ def _check_by_opacus(net, module):
         raise CandidateRefusedError(
             f"module of {type(net).__name__} must be plain; got {type(module).__name__}: pass the module inside it."
         )
-    if net.grad_sample_mode in ("auto", "functorch") or any(map(is_lazy, module.parameters())):
+    if net.grad_sample_mode not in TOGETHER or any(map(is_lazy, module.parameters())):
         return
     errors = ModuleValidator.validate(module.train(), strict=False)
     if errors:
         raise CandidateRefusedError(
             f"module of {type(net).__name__} holds a layer without per-row gradients: {errors[0]} Replace it with "
-            "opacus.validators.ModuleValidator.fix(module), or try grad_sample_mode='functorch'."
+            "opacus.validators.ModuleValidator.fix(module), or try grad_sample_mode='functorch' (or 'rows': slow)."
         )
 

@@ -19,11 +19,22 @@ from skdptune._exceptions import CandidateRefusedError, SkdptuneError
 from skdptune.candidates.nets._callbacks import callback_epochs
 from skdptune.candidates.nets._checks import check_module
 from skdptune.candidates.nets._engine import _quiet_hooks, _Steps, clipping_bounds, place
-from skdptune.candidates.nets._known import is_known, resolve_mode
+from skdptune.candidates.nets._known import TOGETHER, is_known, resolve_mode, row_by_row
 from skdptune.candidates.nets._losses import RowLoss
-from skdptune.candidates.nets._modules import copy_tensors, dtype_of, fixed_torch_seed, plain_torch, tensors_of
+from skdptune.candidates.nets._modules import (
+    copied,
+    copy_module,
+    copy_tensors,
+    dtype_of,
+    fixed_torch_seed,
+    plain_torch,
+    run_module,
+    run_module_by_rows,
+    slice_rows,
+    tensors_of,
+)
 from skdptune.candidates.nets._noise import GaussianNoise
-from skdptune.candidates.nets._per_sample import clipper, slice_rows
+from skdptune.candidates.nets._per_sample import clipper
 from skdptune.candidates.nets._strange import strange_bases, strange_rows
 
 __all__ = ["dry_run"]
@@ -75,14 +86,12 @@ def dry_run(net, schema, task, row_loss, terms):
     for left in reversed(range(attempts)):
         try:
             with _LOCK, plain_torch(), _quiet_hooks(), fixed_torch_seed(0):
-                _Rehearsal(net, copy.deepcopy(module), schema, task, row_loss).run(terms)
+                _Rehearsal(net, copy_module(module), schema, task, row_loss).run(terms)
             return
         except SkdptuneError:
             if not left:
                 raise
         except Exception as error:
-            if "vmap" in str(error):
-                raise _not_by_rows(net, error) from error
             raise CandidateRefusedError(
                 f"the dry run of {type(net).__name__} on {_ROWS} random rows of shape {_shapes(schema)} raised "
                 f"{type(error).__name__}: {str(error)[:300]}. No private row was read; mend the module, the "
@@ -93,9 +102,11 @@ def dry_run(net, schema, task, row_loss, terms):
 def _not_by_rows(net, error):
     return CandidateRefusedError(
         f"the module must be differentiable row by row (torch.func.vmap) with grad_sample_mode="
-        f"{net.grad_sample_mode!r}; it is not: {str(error)[:150]}... A forward that decides by values (if x.max() > 1, "
-        ".item()) is not: write torch.where. Build it of torch's own layers in nn.Sequential; or set "
-        "grad_sample_mode='hooks', and it becomes an assumption that it treats each row by itself."
+        f"{net.grad_sample_mode!r}; it is not: {str(error)[:150]}... Set grad_sample_mode='rows': sound for any "
+        "module, but slow (some hundred rows a second). Faster: torch.where for a forward that decides by values (if "
+        "x.max() > 1, .item()); torch's own layers in nn.Sequential; Opacus' DPGRU, DPLSTM and DPRNN (opacus.layers) "
+        "in place of torch's. Or set grad_sample_mode='hooks', and it becomes an assumption that the "
+        "module treats each row by itself."
     )
 
 
@@ -138,8 +149,9 @@ class _Rehearsal:
                 if p.is_floating_point():
                     p.add_(0.1 * torch.from_numpy(generator.standard_normal(tuple(p.shape))).to(p.dtype))
         self.mode = resolve_mode(net.grad_sample_mode, module, row_loss.criterion)
-        # rows meet neither in functorch nor in what is known; of all else it is assumed, after a closer look
-        self.assumed = self.mode != "functorch" and not is_known(module, row_loss.criterion)
+        # rows meet neither one by one nor in what is known; of all else it is assumed, after a closer look
+        self.assumed = self.mode in TOGETHER and not is_known(module, row_loss.criterion)
+        self.alone = row_by_row(self.mode, module)
         self.pristine = module  # never run: forward may leave behind what cannot be copied
         self.module = self._calmed()
         self.x, self.y = self._rows(generator), task.random(generator, _ROWS, self.dtype)
@@ -172,11 +184,12 @@ class _Rehearsal:
     def run(self, terms):
         first = self._outputs(self.x)
         self._check_outputs(first)
-        self._check_constants()
-        self._check_memory(first)
-        self._check_coupling(first)
-        self._check_scales()
-        self._check_alone()
+        if not self.alone:  # else no call of forward ever sees two rows, nor what another call left behind
+            self._check_constants()
+            self._check_memory(first)
+            self._check_coupling(first)
+            self._check_scales()
+            self._check_alone()
         self._check_rebuilt()
         self._check_gradients()
         if self.assumed:
@@ -185,9 +198,8 @@ class _Rehearsal:
 
     def _outputs(self, x, module=None, seed=0):
         module = module or self.module
-        x = _each(x, lambda part, _: part.clone())  # forward may work in place
-        with fixed_torch_seed(seed), torch.no_grad():
-            outputs = module(**x) if isinstance(x, dict) else module(x)
+        with fixed_torch_seed(seed), torch.no_grad():  # on copies: forward may work in place
+            outputs = (run_module_by_rows if self.alone else run_module)(module, copied(x))
         return outputs[0] if isinstance(outputs, tuple) else outputs
 
     @functools.cached_property
@@ -201,7 +213,7 @@ class _Rehearsal:
         torch's own treat every number, or every channel of a row, by itself; without them forward does not depend
         on torch's global generator, which other threads share.
         """
-        module = copy.deepcopy(self.pristine)
+        module = copy_module(self.pristine)
         for layer in module.modules():
             if isinstance(layer, _RANDOM_LAYERS) and type(layer).__module__.startswith("torch.nn."):
                 layer.eval()
@@ -273,7 +285,7 @@ class _Rehearsal:
     def _check_closely(self):
         """Ask with the dropout masks of many seeds, and for strange rows of every kind, gradients included."""
         for seed in range(_SEEDS):  # what happens in some batches only
-            a, b = (self._outputs(x, copy.deepcopy(self.pristine), seed) for x in (self.x, self.x2))
+            a, b = (self._outputs(x, copy_module(self.pristine), seed) for x in (self.x, self.x2))
             self._same("output", a, b)
         for i, base in enumerate(strange_bases(self.x)):
             before = self._seen(base, self.y, i == 0)
@@ -301,7 +313,8 @@ class _Rehearsal:
                 f"changing one row changes the {what} of another: the module or the criterion couples the rows "
                 "of a batch, so clipping bounds no single row. Replace what averages over rows: "
                 "opacus.validators.ModuleValidator.fix for BatchNorm, a criterion with reduction='none', "
-                "nn.GroupNorm or nn.LayerNorm for normalisation."
+                "nn.GroupNorm or nn.LayerNorm for normalisation. Where forward decides by the values of a batch, "
+                "grad_sample_mode='rows' trains it as it is, each row by itself (slow)."
             )
 
     def _check_memory(self, first):
@@ -310,8 +323,8 @@ class _Rehearsal:
         again = self._outputs(self.x, module)
         if not _close(first, again, _SAME):
             raise CandidateRefusedError(
-                "module remembers a batch: the same rows give other outputs after other rows were seen. Keep "
-                "nothing of the inputs in the module."
+                "module remembers a batch: the same rows give other outputs after other rows were seen. Keep nothing "
+                "of the inputs in the module; or set grad_sample_mode='rows': every row gets a copy of its own (slow)."
             )
 
     def _check_alone(self):
@@ -338,7 +351,7 @@ class _Rehearsal:
         """Parameters and buffers must be all there is to a module: they are what is published."""
         twin = self.net._new_module(self.schema, self.task, seed=1)
         copy_tensors(tensors_of(self.module), twin)
-        kept, new = (self._outputs(self.x, m.eval()) for m in (copy.deepcopy(self.pristine), twin))
+        kept, new = (self._outputs(self.x, m.eval()) for m in (copy_module(self.pristine), twin))
         if not _close(kept, new, _SAME):
             raise CandidateRefusedError(
                 "module holds something random beside parameters and buffers, so it cannot be rebuilt from them after "
@@ -347,31 +360,50 @@ class _Rehearsal:
 
     def _check_gradients(self):
         """Row i's gradient must not notice row j, and must be the gradient of row i alone."""
-        a, b = self._gradients(self.x, self.y), self._gradients(self.x2, self.y2)
+        a, b = self._first_gradients(), self._gradients(self.x2, self.y2)
+        if self.alone:
+            return
         for left, right in zip(a, b, strict=True):
             self._same("gradient", left, right)
-        if self.mode == "functorch":
+        if self.mode not in TOGETHER:
             return  # rows are differentiated one by one, and draw masks of their own
         if not self.random:
             self._compare(a, [self._plain(slice(i, i + 1), 0) for i in range(_ROWS)])
         else:  # the same masks in the same batch
             self._compare(a, [self._plain(slice(None), i) for i in range(_ROWS)])
 
-    def _gradients(self, x, y):
+    def _first_gradients(self):
+        try:
+            return self._gradients(self.x, self.y)
+        except SkdptuneError:
+            raise
+        except Exception as error:
+            if self.mode == "functorch" and self._goes_by_rows():  # it is vmap that cannot follow, not autograd
+                raise _not_by_rows(self.net, error) from error
+            raise
+
+    def _goes_by_rows(self):
+        try:
+            self._gradients(self.x, self.y, "rows")
+        except Exception:
+            return False
+        return True
+
+    def _gradients(self, x, y, mode=None):
         """Return per-row gradients."""
         count = sum(p.requires_grad for p in self.module.parameters())
         bounds, _ = clipping_bounds(self.net, count)
-        x = _each(x, lambda part, _: part.clone())
-        with clipper(self.mode, self.module, self.row_loss, bounds, True) as clip, fixed_torch_seed(0):
+        x = copied(x)
+        with clipper(mode or self.mode, self.module, self.row_loss, bounds, True) as clip, fixed_torch_seed(0):
             return clip.gradients(x, y)
 
     def _plain(self, rows, position):
         """Return the gradients of one row's loss by plain differentiation, out of the batch ``rows``."""
         module = self.module
         parameters = [p for p in module.parameters() if p.requires_grad]
-        x = _each(slice_rows(self.x, rows), lambda part, _: part.clone())
+        x = copied(slice_rows(self.x, rows))
         with fixed_torch_seed(0):
-            outputs = module(**x) if isinstance(x, dict) else module(x)
+            outputs = run_module(module, x)
             loss = self.row_loss(outputs, self.y[rows])[position]
         grads = torch.autograd.grad(loss, parameters, allow_unused=True)
         return [torch.zeros_like(p) if g is None else g for g, p in zip(grads, parameters, strict=True)]
@@ -389,7 +421,7 @@ class _Rehearsal:
     def _check_steps(self, terms):
         """Make a step on rows and one on an empty batch, on the net's own device and with its own optimizer."""
         device = place(self.net.device)
-        module = copy.deepcopy(self.pristine).to(device)
+        module = copy_module(self.pristine).to(device)
         row_loss = RowLoss(copy.deepcopy(self.row_loss.criterion).to(device))
         x, y = _each(self.x, lambda part, _: part.clone().to(device)), self.y.to(device)
         optimizer = self.net._new_optimizer(module)

@@ -127,8 +127,8 @@ def train(net, module, optimizer, row_loss, rows, targets, terms, *, device, see
     Notes
     -----
     *Guarantee.* The parameters after training are the output of the mechanism priced by
-    ``terms.curve(relation)``. With ``grad_sample_mode`` "auto" or "functorch" rows do not meet, by
-    construction; else this *assumes* that the module treats each row by itself (checked on random rows).
+    ``terms.curve(relation)``. With ``grad_sample_mode`` "rows", and with "auto" where the module is known, rows
+    do not meet, by construction; else this *assumes* what ``NetAdapter.assumptions`` lists.
     """
     sampler = PoissonSampler(len(rows), terms.sample_rate, seed)
     steps = _Steps(net, module, optimizer, row_loss, GaussianNoise(seed), generator_for(seed, "dropout"))

@@ -45,12 +45,15 @@ _COMMON = """
         Most rows in memory with their gradients at a time; changes neither the result's law nor the price.
     clipping : {"flat", "per_layer"}, default="flat"
         One bound on the whole gradient, or a share of it for each parameter tensor.
-    grad_sample_mode : {"auto", "functorch", "hooks", "ghost"}, default="auto"
-        How per-row gradients are found. "functorch": row by row, so that rows cannot meet whatever the module
-        does. "hooks": by Opacus' rules from what each layer saw in the batch. "ghost": by the same rules, norms
-        first, in little memory. "auto" takes "hooks" where the module is built of torch's own layers in
-        ``nn.Sequential`` (or is one of this package's), and "functorch" for all other code. With "hooks" or
-        "ghost" and a module of one's own it is an assumption that the module treats each row by itself.
+    grad_sample_mode : {"auto", "functorch", "rows", "hooks", "ghost"}, default="auto"
+        How per-row gradients are found. "functorch": row by row under ``vmap``; rows meet at most in code that
+        catches errors, reads tensors as text or brings a rule for ``vmap``, and that there is none is an assumption.
+        "rows": row by row in a plain loop, each on a copy of the module that never saw another, so that rows cannot
+        meet: for any module (torch's recurrent layers, experts that are skipped, ``.item()``, scripted code), and
+        slow; predictions are made so, too. "hooks": by Opacus' rules from what each layer saw in the batch. "ghost": by
+        the same rules, norms first, in little memory. "auto" takes "hooks" where the module is built of torch's
+        own layers in ``nn.Sequential`` (or is one of this package's), and "functorch" for all other code. With
+        "hooks" or "ghost" and a module of one's own it is an assumption that the module treats each row by itself.
     lr_schedule : callable or None
         ``lr_schedule(step)`` returns a factor on ``lr``; step 0 is the first.
     predict_nonlinearity : "auto", None or callable
@@ -93,8 +96,8 @@ class DPNeuralNetClassifier(PrivateNet, NeuralNetClassifier):
     Gaussian noise for each of exactly the priced steps, empty batches included.
 
     *Assumes* that the module and the criterion treat each row by itself (checked on random rows before
-    training; by construction with ``grad_sample_mode="auto"`` and ``"functorch"``), that code of one's own keeps
-    nothing outside the module, that initial weights are public, and floating-point noise.
+    training; by construction with ``grad_sample_mode="rows"``, and almost with ``"auto"``), that code of one's own
+    keeps nothing outside the module, that initial weights are public, and floating-point noise.
 
     References
     ----------

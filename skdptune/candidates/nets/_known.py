@@ -9,7 +9,9 @@ from torch import nn
 
 from skdptune._exceptions import CandidateRefusedError
 
-__all__ = ["is_known", "resolve_mode", "watch_shapes"]
+__all__ = ["TOGETHER", "is_known", "resolve_mode", "row_by_row", "watch_shapes"]
+
+TOGETHER = ("hooks", "ghost")  # modes in which the rows of a batch go through forward as one
 
 
 def _always(layer):
@@ -145,12 +147,17 @@ def _outside(codes, size):
 def resolve_mode(mode, module, criterion):
     """Return the way to per-row gradients that ``grad_sample_mode`` stands for.
 
-    "auto" is "hooks" for known modules, and "functorch" for all others: sound by construction, either way.
+    "auto" is "hooks" for known modules, and "functorch" for all others.
     """
     if mode != "auto":
         return mode
     trained = all(has_rule(layer) for layer in module.modules() if trains(layer))
     return "hooks" if trained and is_known(module, criterion) else "functorch"
+
+
+def row_by_row(mode, module, criterion=None):
+    """Return whether forward must see every row by itself, on a copy of its own."""
+    return mode == "rows" and not is_known(module, criterion)
 
 
 def trains(layer):

@@ -12,11 +12,19 @@ from skdptune._exceptions import CandidateRefusedError, SkdptuneError
 __all__ = [
     "MLP",
     "TemperedSigmoid",
+    "as_leaves",
     "build_module",
+    "copied",
+    "copy_module",
     "copy_tensors",
     "dtype_of",
     "fixed_torch_seed",
     "plain_torch",
+    "run_module",
+    "run_module_by_rows",
+    "seed_torch",
+    "single_rows",
+    "slice_rows",
     "tensors_of",
     "waits_for_shapes",
 ]
@@ -105,6 +113,12 @@ class fixed_torch_seed:  # noqa: N801
         return self._fork.__exit__(*exc_info)
 
 
+def seed_torch(seed, device):
+    """Seed torch's global generators; that of the CPU alone where no other is in use, which takes far less time."""
+    alone = torch.device(device).type == "cpu" and not torch.cuda.is_initialized()
+    (torch.default_generator if alone else torch).manual_seed(seed)
+
+
 @contextlib.contextmanager
 def plain_torch():
     """Run a block with gradients on and autocast off, whatever the caller has set around it.
@@ -118,7 +132,56 @@ def plain_torch():
             stack.enter_context(torch.autocast(kind, enabled=False))
         if torch.get_default_device().type == "meta":
             stack.enter_context(torch.device("cpu"))
+        if hasattr(torch.jit, "optimized_execution"):  # copies of scripted code share what it learns from its calls
+            stack.enter_context(torch.jit.optimized_execution(False))
         yield
+
+
+def run_module(module, x, **more):
+    """Return the outputs of ``module`` for rows ``x``, a tensor or a dict of them."""
+    return module(**x, **more) if isinstance(x, dict) else module(x, **more)
+
+
+def run_module_by_rows(module, x, **more):
+    """Return the same row by row, each by a copy of ``module`` that never saw another.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    x : tensor of shape (n_rows, ...) or dict of such
+        At least one row.
+
+    Examples
+    --------
+    >>> run_module_by_rows(nn.Softmax(0), torch.arange(3.0))
+    tensor([1., 1., 1.])
+    """
+    parts = []
+    for row in single_rows(len(next(iter(x.values())) if isinstance(x, dict) else x)):
+        outputs = run_module(copy_module(module), copied(slice_rows(x, row)), **more)
+        parts.append(outputs if isinstance(outputs, tuple) else (outputs,))
+        if any(not isinstance(part, torch.Tensor) or part.shape[:1] != (1,) for part in parts[-1]):
+            raise CandidateRefusedError(  # what follows would be taken for other rows' outputs
+                "module must return one row of outputs for each row of inputs; for one row by itself it returned "
+                "something else. Keep the row in the first dimension."
+            )
+    joined = tuple(torch.cat(outputs) for outputs in zip(*parts, strict=True))
+    return joined if isinstance(outputs, tuple) else joined[0]
+
+
+def copied(x):
+    """Return copies of tensors (a dict of them, or one): of a slice they do not lead back to the other rows."""
+    return {k: v.clone() for k, v in x.items()} if isinstance(x, dict) else x.clone()
+
+
+def slice_rows(x, where):
+    """Return the rows ``where`` of a tensor or of a dict of them."""
+    return {k: v[where] for k, v in x.items()} if isinstance(x, dict) else x[where]
+
+
+def single_rows(n):
+    """Return the ``n`` slices that are one row each."""
+    return [slice(i, i + 1) for i in range(n)]
 
 
 def dtype_of(module):
@@ -143,8 +206,13 @@ def build_module(net, n_features_in, n_outputs, seed):
     kwargs = {name: _own_copy(f"module__{name}", value) for name, value in net.get_params_for("module").items()}
     with fixed_torch_seed(seed), plain_torch():
         try:
+            if isinstance(made, torch.jit.ScriptModule):
+                raise CandidateRefusedError(
+                    f"module of {type(net).__name__} must be one that can be pickled; got a ScriptModule. Pass the "
+                    "function that makes it, e.g. one that returns torch.jit.script(Mine())."
+                )
             if isinstance(made, nn.Module):
-                return type(made)(**kwargs) if kwargs else copy.deepcopy(made)
+                return type(made)(**kwargs) if kwargs else as_leaves(made)
             known = {"n_features_in": n_features_in, "n_outputs": n_outputs}
             wanted = _parameters_of(made)
             filled = {name: value for name, value in known.items() if name in wanted}
@@ -160,7 +228,20 @@ def build_module(net, n_features_in, n_outputs, seed):
         raise CandidateRefusedError(
             f"module of {type(net).__name__} must make a torch.nn.Module; it made a {type(built).__name__}."
         )
-    return built
+    return as_leaves(built)
+
+
+def copy_module(module):
+    """Return a deep copy of a module, to be trained or run by itself."""
+    return as_leaves(copy.deepcopy(module))
+
+
+def as_leaves(module):
+    """Return ``module``; what copying scripted code made results of a computation are parameters again."""
+    for p in module.parameters():
+        if not p.is_leaf:
+            p.detach_().requires_grad_()
+    return module
 
 
 def _own_copy(name, value):

@@ -1,6 +1,5 @@
 """What the private nets share: the price, the training, the release, and scikit-learn's manners."""
 
-import copy
 import inspect
 import warnings
 
@@ -19,18 +18,21 @@ from skdptune.candidates.nets import _budget
 from skdptune.candidates.nets._checks import check_net, is_component_param
 from skdptune.candidates.nets._dry_run import dry_run
 from skdptune.candidates.nets._engine import one_thread_in_workers, place, train
-from skdptune.candidates.nets._known import is_known
+from skdptune.candidates.nets._known import TOGETHER, is_known, row_by_row
 from skdptune.candidates.nets._losses import RowLoss, build_criterion, one_column
 from skdptune.candidates.nets._modules import (
     build_module,
+    copy_module,
     copy_tensors,
     dtype_of,
     fixed_torch_seed,
     plain_torch,
+    run_module,
+    run_module_by_rows,
     tensors_of,
     waits_for_shapes,
 )
-from skdptune.candidates.nets._rows import Rows, input_dtype_of, is_keyed
+from skdptune.candidates.nets._rows import Rows, input_dtype_of, is_keyed, refuse_times
 from skdptune.candidates.nets._schedules import check_schedule
 from skdptune.candidates.nets._terms import COST_PARAMS, check_relation_terms, sgd_terms
 
@@ -320,7 +322,8 @@ class PrivateNet:
             self.n_features_in_ = schema.parts[0][1][0]
 
     def _shapes_module(self, name):
-        return name.startswith(("module", "criterion")) or name in self._module_settings
+        # the mode with them: what was trained row by row also predicts row by row
+        return name.startswith(("module", "criterion")) or name in (*self._module_settings, "grad_sample_mode")
 
     def _install(self, weights, built_from=None):
         """Make ``module_``: a new module of the template with the given tensors copied in.
@@ -355,7 +358,7 @@ class PrivateNet:
 
         Types are part of it: 1, 1.0 and True are equal, and a module may tell them apart.
         """
-        if self.grad_sample_mode in ("hooks", "ghost") and not is_known(
+        if self.grad_sample_mode in TOGETHER and not is_known(
             self._new_module(schema, task, seed=0), build_criterion(self)
         ):
             return None  # that rows do not meet rests on the rehearsal: of the code as it is now
@@ -383,7 +386,7 @@ class PrivateNet:
         if any(map(torch.nn.parameter.is_lazy, module.parameters())):
             x = schema.random(2, torch.get_default_dtype(), self._whole_dtype(), np.random.default_rng(0))
             with plain_torch(), torch.no_grad(), fixed_torch_seed(seed):
-                module(**x) if isinstance(x, dict) else module(x)
+                run_module(module, x)
         return module
 
     def _new_optimizer(self, module):
@@ -420,7 +423,13 @@ class PrivateNet:
 
     def _table(self, X, **how):
         """Return X as scikit-learn checks it, without its messages that quote cells."""
-        return without_cells(validate_data, self, X, accept_sparse="csr", allow_nd=True, **how)
+        refuse_times(X, "X")
+        try:
+            return without_cells(validate_data, self, X, accept_sparse="csr", allow_nd=True, **how)
+        except TypeError as error:
+            if "NAType" not in str(error):
+                raise
+        raise InvalidParameterError("X must have a number in every cell; some are missing. Fill in public constants.")
 
     def _rows_to_predict(self, X):
         if not (is_keyed(X) or isinstance(X, torch.Tensor)):
@@ -439,8 +448,12 @@ class PrivateNet:
     def infer(self, x, **fit_params):
         """Return the outputs for one batch of tensors, by a copy of the module: it may keep what it sees."""
         self.check_is_fitted()
-        module = copy.deepcopy(self.module_)
-        return module(**x, **fit_params) if isinstance(x, dict) else module(x, **fit_params)
+        return self._run(copy_module(self.module_), x, **fit_params)
+
+    def _run(self, module, x, **more):
+        """Return the outputs for a batch; row by row where it was trained so, and rows might meet in forward."""
+        alone = row_by_row(self._built_from.get("grad_sample_mode"), module)
+        return (run_module_by_rows if alone else run_module)(module, x, **more)
 
     def forward_iter(self, X, training=False, device="cpu"):
         """Yield the module's outputs for X, one physical batch at a time.
@@ -459,12 +472,12 @@ class PrivateNet:
         where = torch.device("cpu") if lost else place(self.device)  # loaded on a machine without a GPU
         dtype = dtype_of(self.module_)
         # A copy: rows that are scored are private, and whatever forward keeps of them must not stay in module_.
-        module = copy.deepcopy(self.module_).to(where).train(training)
+        module = copy_module(self.module_).to(where).train(training)
         for start in range(0, len(rows), self.physical_batch_size):
             indices = np.arange(start, min(start + self.physical_batch_size, len(rows)))
             x = rows.take(indices, dtype=dtype, whole=self._whole_dtype(), device=where)
             with plain_torch(), torch.no_grad():
-                outputs = module(**x) if isinstance(x, dict) else module(x)
+                outputs = self._run(module, x)
             if isinstance(outputs, tuple):
                 yield tuple(part.to(device) for part in outputs)
             else:
@@ -490,9 +503,21 @@ def _plain_targets(y):
     if isinstance(y, torch.Tensor):
         y = y.detach().cpu()
         y = (y.float() if y.dtype == torch.bfloat16 else y).numpy()
-    if getattr(y, "dtype", None) is not None and getattr(y.dtype, "na_value", None) is not None and y.isna().any():
+    refuse_times(y, "y")
+    extended = getattr(getattr(y, "dtype", None), "na_value", None) is not None
+    if y.isna().any() if extended else _has_missing(y):
         raise InvalidParameterError("y must have a label in every row; some are missing. Drop those rows.")
     return y
+
+
+def _has_missing(y):
+    """Return whether a list or an array of objects holds a mark of a missing label; NaN numbers are seen later."""
+    if not isinstance(y, (list, tuple)) and getattr(getattr(y, "dtype", None), "kind", "") != "O":
+        return False
+    return any(
+        label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label)
+        for label in np.asarray(y, dtype=object).ravel()
+    )
 
 
 _PLAIN = (type(None), bool, int, float, str, type, torch.device, torch.dtype)

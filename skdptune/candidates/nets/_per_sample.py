@@ -1,8 +1,9 @@
 """The sum over a batch of clipped gradients, one gradient per row.
 
-Three ways to the same sum. ``functorch`` differentiates each row by itself (``vmap`` of ``grad``), so that rows
-cannot meet; ``hooks`` makes per-row gradients by Opacus' rules from what each layer saw of the row; ``ghost`` makes
-them twice, a few rows at a time, to keep little in memory: for their norms, and for their sum.
+Four ways to the same sum. ``functorch`` differentiates each row by itself (``vmap`` of ``grad``), so that rows meet
+in no number; ``rows`` does so in a plain loop, in which they cannot meet at all, and takes modules that ``vmap`` does
+not; ``hooks`` makes per-row gradients by Opacus' rules from what each layer saw of the row; ``ghost`` makes them
+twice, a few rows at a time, to keep little in memory: for their norms, and for their sum.
 
 A row whose gradient is not finite, or for which the module raises an error, contributes zero: what it
 contributes is a function of the row alone, and training does not depend on whether it can be computed. Every call
@@ -24,9 +25,17 @@ from torch.func import functional_call, grad, vmap
 from skdptune._exceptions import CandidateRefusedError
 from skdptune.candidates.nets._captured import capture, check_rules, groups_of
 from skdptune.candidates.nets._known import is_known, resolve_mode, watch_shapes
-from skdptune.candidates.nets._modules import plain_torch
+from skdptune.candidates.nets._modules import (
+    as_leaves,
+    copied,
+    plain_torch,
+    run_module,
+    seed_torch,
+    single_rows,
+    slice_rows,
+)
 
-__all__ = ["MODES", "clipper", "slice_rows"]
+__all__ = ["MODES", "clipper"]
 
 # Norms are computed in floating point: what is clipped to this share of the bound lies below it.
 _MARGIN = 1 - 1e-5  # the private side
@@ -135,8 +144,8 @@ class _Clipper:
     def _attempt(self, x, y, fine=None):
         with plain_torch():
             if self._seed is not None:
-                torch.manual_seed(self._seed)
-            return self._sum(*_copied(x, y), fine)
+                seed_torch(self._seed, self.named[0][1].device)
+            return self._sum(copied(x), copied(y), fine)
 
     def zeros(self):
         """Return the sums of an empty batch."""
@@ -146,15 +155,12 @@ class _Clipper:
         """Return ``(module, row_loss)`` to run once: what forward leaves behind goes with them."""
         if self.known:
             return self.module, self.row_loss
-        return copy.deepcopy((self.module, self.row_loss))
-
-
-def _copied(x, y):
-    return ({k: v.clone() for k, v in x.items()} if isinstance(x, dict) else x.clone()), y.clone()
+        module, row_loss = copy.deepcopy((self.module, self.row_loss))
+        return as_leaves(module), row_loss
 
 
 def _losses(module, row_loss, x, y):
-    return row_loss(module(**x) if isinstance(x, dict) else module(x), y)
+    return row_loss(run_module(module, x), y)
 
 
 def _wide(tensor):
@@ -223,7 +229,7 @@ class _Materialised(_Clipper):
 
 
 class FunctorchClipper(_Materialised):
-    """Each row differentiated by itself: rows cannot meet, whatever the module does."""
+    """Each row differentiated by itself: rows meet in no number. Python code runs once for all of them, though."""
 
     def gradients(self, x, y):
         module, row_loss = self._fresh()
@@ -245,6 +251,35 @@ class FunctorchClipper(_Materialised):
         per_row = vmap(grad(loss_of_one), in_dims=(None, 0, 0), randomness="different")
         gradients = per_row(parameters, x, y)
         return [gradients[name] for name, _ in self.named]
+
+
+class RowsClipper(_Materialised):
+    """Each row by itself, one after the other, on copies of module and loss that never saw another.
+
+    To all that this class inherits a row is a batch of one: it has its own seed, and fails alone.
+    """
+
+    def clipped_sum(self, x, y):
+        total = self.zeros()
+        for row in single_rows(y.shape[0]):
+            for accumulated, own in zip(total, super().clipped_sum(slice_rows(x, row), y[row]), strict=True):
+                accumulated.add_(own)
+        return total
+
+    def gradients(self, x, y):
+        rows = single_rows(y.shape[0])
+        each = [self._gradients_of_one(copied(slice_rows(x, row)), copied(y[row])) for row in rows]
+        return [torch.stack(gradients) for gradients in zip(*each, strict=True)]
+
+    def _gradients_of_one(self, x, y):
+        module, row_loss = self._fresh()
+        own = dict(module.named_parameters())  # before forward, which may put others in their place
+        loss = _losses(module, row_loss, x, y).sum()
+        parameters = [own[name] for name, _ in self.named]
+        found = [None] * len(parameters)
+        if loss.requires_grad:  # else the row used none of them
+            found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        return [torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters, strict=True)]
 
 
 class _Captured(_Materialised):
@@ -360,11 +395,7 @@ def _formed_sums(group, factor, good):
     return zip(parameters, total.split([p.numel() for p in parameters]), strict=True)
 
 
-def slice_rows(x, where):
-    return {k: v[where] for k, v in x.items()} if isinstance(x, dict) else x[where]
-
-
-MODES = {"hooks": HooksClipper, "functorch": FunctorchClipper, "ghost": GhostClipper}
+MODES = {"hooks": HooksClipper, "functorch": FunctorchClipper, "ghost": GhostClipper, "rows": RowsClipper}
 
 
 @contextlib.contextmanager

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 
-from skdptune._exceptions import InvalidParameterError
-from skdptune._validation import invalid_type, invalid_value
+from skdptune._exceptions import InvalidParameterError, InvalidTypeError
+from skdptune._validation import describe, invalid_type, invalid_value
 
-__all__ = ["Rows", "Schema", "input_dtype_of", "is_keyed"]
+__all__ = ["Rows", "Schema", "input_dtype_of", "is_keyed", "refuse_times"]
 
 _WHOLE = {"int64": torch.int64, "int32": torch.int32}
 
@@ -152,7 +152,23 @@ class Rows:
         return made if None not in made else made[None]
 
 
+def refuse_times(rows, name):
+    """Refuse dates and durations, whose numbers would be nanoseconds since 1970.
+
+    Raises
+    ------
+    InvalidTypeError
+    """
+    columns = rows.dtypes if hasattr(rows, "columns") and hasattr(rows, "dtypes") else [getattr(rows, "dtype", None)]
+    if any(getattr(kind, "kind", "") in ("m", "M") for kind in columns):
+        raise InvalidTypeError(
+            f"{name} must hold no dates, times or durations; got {describe(rows)} of them. Turn them into numbers by a "
+            "public rule, e.g. days since a fixed date."
+        )
+
+
 def _readable(part):
+    refuse_times(part, "X")
     if isinstance(part, torch.Tensor):
         if part.layout != torch.strided:
             raise InvalidParameterError("X must be a dense tensor; got a sparse one. Call .to_dense().")

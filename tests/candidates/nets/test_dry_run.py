@@ -128,7 +128,7 @@ class MasksTwice(Small):
         return self.last(nn.functional.dropout(torch.tanh(self.first(x)), 0.5, self.training))
 
 
-@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost"])
+@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost", "rows"])
 def test_random_modules_pass(mode):
     rehearse(DPNeuralNetClassifier(MasksTwice, grad_sample_mode=mode))
     rehearse(DPNeuralNetClassifier(Small, module__dropout=0.5, grad_sample_mode=mode))

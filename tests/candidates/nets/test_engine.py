@@ -414,4 +414,4 @@ def test_devices_are_shared_in_turn(monkeypatch):
         monkeypatch.setattr(engine, "_worker_number", lambda number=number: number)
         assert engine.place("cuda") == torch.device("cuda", number % 4)
     assert engine.place("cuda:3") == torch.device("cuda", 3)
-    assert per_sample.MODES.keys() == {"hooks", "functorch", "ghost"}
+    assert per_sample.MODES.keys() == {"hooks", "functorch", "ghost", "rows"}

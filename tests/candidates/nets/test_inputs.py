@@ -95,7 +95,24 @@ def test_one_class():
     assert set(net.predict(BASE)) == {"only"}
 
 
-@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost"])
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(2, 2)
+
+    def forward(self, a, b):
+        return self.last(torch.stack([a, b], 1))
+
+
+def test_a_dict_of_series():
+    """Joined by position, as scikit-learn joins X and y."""
+    frame = pd.DataFrame(BASE, columns=list("abcd"))
+    net = DPNeuralNetClassifier(Sum, steps=2).fit({"a": frame.a, "b": frame.b[::-1]}, CODES)
+    plain = {"a": BASE[:, 0], "b": BASE[::-1, 1]}
+    np.testing.assert_array_equal(net.predict_proba({"a": frame.a, "b": frame.b[::-1]}), net.predict_proba(plain))
+
+
+@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost", "rows"])
 def test_a_dict_of_arrays(mode):
     X = {"table": BASE[:, :3], "word": np.arange(80).reshape(40, 2) % 7}
     net = DPNeuralNetClassifier(TwoInputs, steps=3, grad_sample_mode=mode).fit(X, CODES)
@@ -106,7 +123,7 @@ def test_a_dict_of_arrays(mode):
         net.fit({"table": BASE[:, :3], "word": np.zeros((3, 2), int)}, CODES)
 
 
-@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost"])
+@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost", "rows"])
 def test_words(mode):
     X = np.arange(200).reshape(40, 5) % 7
     net = DPNeuralNetClassifier(Words, steps=3, input_dtype="int64", grad_sample_mode=mode).fit(X, CODES)
@@ -238,6 +255,14 @@ BAD = {
     "complex targets": lambda: (BASE, CODES + SECRET * 1j),
     "one column without a second dimension": lambda: (BASE[:, 0] + SECRET, CODES),
     "dates": lambda: (pd.DataFrame({"a": pd.date_range("2020-04-24", periods=40), "b": 1.0}), CODES),
+    "dates alone": lambda: (pd.DataFrame({"a": pd.date_range("2020-04-24", periods=40, tz="UTC")}), CODES),
+    "durations": lambda: (np.arange(424, 464).reshape(40, 1).astype("timedelta64[D]"), CODES),
+    "dates in a dict": lambda: ({"x": pd.Series(pd.date_range("2020-04-24", periods=40))}, CODES),
+    "dates as labels": lambda: (BASE, pd.Series(pd.date_range("2020-04-24", periods=40))),
+    "a missing cell": lambda: (pd.DataFrame({"a": pd.Series([pd.NA, SECRET] * 20, dtype=object), "b": 1.0}), CODES),
+    "a list with a missing label": lambda: (BASE, [pd.NA] + ["SECRET424"] * 39),
+    "objects with a missing label": lambda: (BASE, np.array([None] + ["SECRET424"] * 39, dtype=object)),
+    "numbers with a missing label": lambda: (BASE, pd.Series([pd.NA, 424] * 20, dtype="Int64")),
     "objects": lambda: (pd.DataFrame({"a": [{"value": SECRET}] * 40, "b": 1.0}), CODES),
     "huge whole numbers": lambda: (pd.DataFrame({"a": [10**400 + 424242] * 40, "b": 1.0}, dtype=object), CODES),
     "a dict of complex numbers": lambda: ({"x": BASE + SECRET * 1j}, CODES),
@@ -260,6 +285,15 @@ def test_complaints_quote_no_cell(case):
     X, y = BAD[case]()
     said = complaint(lambda: DPNeuralNetClassifier(steps=2).fit(X, y))
     assert "424" not in said and "2020" not in said and len(said) < 400, said
+
+
+@pytest.mark.parametrize("case", [case for case in BAD if "dates" in case or "durations" in case or "missing" in case])
+def test_complaints_name_what_is_wrong(case):
+    X, y = BAD[case]()
+    said = complaint(lambda: DPNeuralNetClassifier(steps=2).fit(X, y))
+    name = "y" if "label" in case else "X"
+    wrong = "missing" if "missing" in case else "dates, times or durations"
+    assert said.startswith(f"{name} must ") and wrong in said
 
 
 @pytest.mark.parametrize("case", ["complex rows", "complex targets", "one column without a second dimension"])

@@ -54,7 +54,7 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost"])
+@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost", "rows"])
 @pytest.mark.parametrize("around", AROUND)
 def test_what_the_caller_has_set_does_not_reach_the_loop(around, mode, sums):
     net = DPNeuralNetClassifier(Small, sample_rate=1.0, steps=1, grad_sample_mode=mode, lr=0.0, random_state=None)

@@ -53,7 +53,7 @@ def planted_bytes():
     return found + [value.tobytes() for value in MARK.astype(np.float32)] + [repr(PLANT).encode()]
 
 
-@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost"])
+@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost", "rows"])
 @pytest.mark.parametrize("module", [Small, Caches])
 def test_no_row_and_no_gradient_in_the_bytes(mode, module, monkeypatch):
     gradients = []

@@ -345,7 +345,7 @@ def test_a_row_more_moves_the_sum_by_no_more_than_the_bound(mode, d):
     """Without a row all others change places (add-remove): nothing but its own gradient may be missing."""
     module = nn.Sequential(nn.Linear(d, 1, bias=False)).train()
     nn.init.zeros_(module[0].weight)
-    n = 3000
+    n = 200 if mode == "rows" else 3000  # nothing there depends on the size of the batch
     x = 1 + 0.3 * torch.rand(n, d, generator=torch.Generator().manual_seed(0))
     y = torch.full((n,), 5.0)
     with clipper(mode, module, SQUARE, [0.7]) as clip:
