@@ -19,6 +19,8 @@ import secrets
 import threading
 import warnings
 
+import sklearn
+
 from skdptune._exceptions import (
     BudgetExceededError,
     CheckpointError,
@@ -56,6 +58,13 @@ _SETTINGS = (
     "run_timeout",
 )
 _PACKAGES = ("skdptune", "numpy", "scipy", "scikit-learn", "diffprivlib", "torch", "opacus", "skorch")
+_CONFIG = (
+    "array_api_dispatch",
+    "assume_finite",
+    "enable_metadata_routing",
+    "skip_parameter_validation",
+    "transform_output",
+)
 _OR_ANEW = "or give another folder for a new search: that is a new charge, and the first one stays."
 _NOTICE = """This folder belongs to the curator of the data.
 
@@ -133,8 +142,12 @@ def facts_of(search, rows, public_rows, splits, salt):
     data = {"X": rows[0], "y": rows[1], "X_public": public_rows[0], "y_public": public_rows[1], "column names": names}
     for name, value in data.items():
         state(name, value)
+        packages.add(type(value).__module__.partition(".")[0])  # of a frame, say
     state(_SPLIT, [tuple(split) for split in splits])
-    return facts, packages
+    config = sklearn.get_config()
+    for name in _CONFIG:
+        state(f"scikit-learn's {name}", config.get(name), repr(config.get(name)))
+    return facts, packages - {"builtins"}
 
 
 def _price(spent):

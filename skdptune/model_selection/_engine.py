@@ -135,7 +135,7 @@ class Runner:
                 raise
             crew.close()
             if plan.run_timeout is None:
-                release_workers(self.n_jobs, folder)
+                release_workers(self.n_jobs, folder, None if crew.store is None else crew.store.ref)
         if store is not None:
             held.offer(store.best())  # a record may have been lost on its way when a worker died
         return held.record
@@ -363,7 +363,7 @@ class _Crew:
         if self._cells is not None:
             self._cells.close()
         if self.store is not None:
-            forget(self.store.ref.token)
+            forget(self.store.ref)
             if not self.store.ref.keeps_best:
                 self.store.close()
 

@@ -37,6 +37,8 @@ class PaddedRandomSearchCV(PrivateRandomSearchCV):
 
     Notes
     -----
+    There is no ``checkpoint``: a search that is killed and resumed would show by its duration what the padding hides.
+
     ``n_iter`` must have a cap, so every fit takes as long as the longest: choose a low one,
     ``AtMost(Logarithmic(mean=20), 60)`` say.
 
@@ -77,6 +79,12 @@ class PaddedRandomSearchCV(PrivateRandomSearchCV):
         return _made_up(X, rng), labels
 
     def _resolve(self, n_samples, public_validation):
+        if self.checkpoint is not None:
+            raise InvalidParameterError(
+                f"checkpoint must be None when tries are padded; got {self.checkpoint!r}. A resumed search runs the "
+                "tries that were missing and all dummies, so that its duration tells how many tries were drawn. Use "
+                "PrivateRandomSearchCV with the checkpoint and publish at a fixed time (fixed_time)."
+            )
         if self.error_score == "raise":
             raise InvalidParameterError(
                 "error_score must be nan when tries are padded; got 'raise', which ends the search at "

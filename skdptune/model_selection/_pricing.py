@@ -116,7 +116,7 @@ def quote(terms, *, target_epsilon=None, delta=None, describe=None):
         adapters = [adapter]
         priced = covered_refits = frozenset()
         spent, noise = _price_level(terms, level)
-    assumptions = describe(noise, adapters, level) if describe else ()
+    assumptions = describe(noise, [*adapters, *_variations(terms)], level) if describe else ()
     settings = settings_of(terms, level=level, target_epsilon=target_epsilon, delta=delta)
     spent = replace(spent, assumptions=tuple(assumptions), settings=settings)
     return Quote(spent=spent, noise=noise, level=level, priced=priced, refits=covered_refits)
@@ -140,6 +140,16 @@ def _enumerate(terms, base):
         if terms.refit is True:
             refits[training_curve(adapter, (terms.n_samples,), terms.relation)] = None
     return list(trainings.items()), list(refits), adapters
+
+
+def _variations(terms):
+    """Return adapters of what else may be drawn: a value that costs nothing may rest on another assumption."""
+    found = []
+    for setting in terms.space.variations():
+        adapter = find_adapter(with_settings(terms.estimator, setting))
+        adapter.check(terms.relation)
+        found.append(adapter)
+    return found
 
 
 def _has_price(curve):

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import io
+import multiprocessing
 import os
 import sys
 import time
@@ -10,12 +11,15 @@ import time
 import joblib
 from joblib.parallel import get_active_backend
 
+from skdptune._exceptions import TransportError
 from skdptune.candidates._seeding import release_global_generators
 from skdptune.model_selection._folders import check_place
 from skdptune.model_selection._quiet import occupy_standard_descriptors, quiet
+from skdptune.model_selection._store import let_go
 
 __all__ = ["make_ready", "release_workers", "start_workers", "works_elsewhere"]
 
+_SEMAPHORES = 16  # about what a pool needs
 _PATIENCE = 1.0  # seconds; a worker that is only just starting has nothing to give back
 
 _OF_THE_PARENT = []  # pools inherited by a fork; kept, because to collect one would wake the process that owns it
@@ -31,12 +35,29 @@ def make_ready(search):
     Raises
     ------
     TransportError
-        If there is no place for the files that workers need.
+        If there is no place for the files or the semaphores that workers need.
     """
     occupy_standard_descriptors()
     _leave_inherited_pool()
     if works_elsewhere(search.n_jobs, search.run_timeout):
         check_place()
+        _check_semaphores()
+
+
+def _check_semaphores():
+    """Refuse where there is no room for the semaphores of a pool of workers or threads: on Linux, in /dev/shm."""
+    reason = None
+    try:
+        [multiprocessing.Semaphore() for _ in range(_SEMAPHORES)]
+    except OSError as error:
+        reason = error.strerror
+    except ImportError:
+        return  # a system without any: joblib runs serially
+    if reason is not None:
+        raise TransportError(
+            f"n_jobs and run_timeout need semaphores of this system, and none can be made ({reason}). Make room in "
+            "/dev/shm (in a container, give it more memory), or use n_jobs=1 without run_timeout. Nothing was spent."
+        )
 
 
 def works_elsewhere(n_jobs, run_timeout):
@@ -69,7 +90,7 @@ def start_workers(n_jobs):
         _ask_workers(n_jobs, [joblib.delayed(os.getpid)() for _ in range(count)])
 
 
-def release_workers(n_jobs, folder):
+def release_workers(n_jobs, folder, store=None):
     """Give loky's workers back as they were: each gets one task, in which it waits for the others to get theirs.
 
     Parameters
@@ -77,14 +98,17 @@ def release_workers(n_jobs, folder):
     n_jobs : int or None
     folder : str
         An own folder, in which they meet.
+    store : StoreRef or None
+        What they have open of the search.
     """
     count = _loky_workers(n_jobs)
     if count > 1:
-        _ask_workers(n_jobs, [joblib.delayed(_release)(folder, count) for _ in range(count)])
+        _ask_workers(n_jobs, [joblib.delayed(_release)(folder, count, store) for _ in range(count)])
 
 
-def _release(folder, count):
+def _release(folder, count, store=None):
     release_global_generators()
+    let_go(store)
     with quiet():
         gc.collect()  # what the tries left in cycles may speak when it is collected
     deadline = time.monotonic() + _PATIENCE

@@ -22,6 +22,7 @@ __all__ = ["ParamSpace", "unfitted", "with_settings"]
 
 MAX_PRICED_CHOICES = 2048
 MAX_CHECKED_CHOICES = 128
+_FEW = 4
 
 
 class _Choice:
@@ -230,6 +231,21 @@ class ParamSpace:
                 "if this parameter does not change its cost."
             )
         return values
+
+    def variations(self):
+        """Yield settings in which every listed value occurs at least once: one value of each name at a time.
+
+        Of a distribution that cannot be enumerated a few values stand for all.
+        """
+        for space in self._spaces:
+            generator = np.random.RandomState(0)
+            lists = {
+                name: [value for value, _ in values] if (values := source.enumerate()) is not None
+                else [source.draw(generator) for _ in range(_FEW)]
+                for name, source in space.items()
+            }  # fmt: skip
+            for position in range(min(MAX_CHECKED_CHOICES, max(map(len, lists.values()), default=0))):
+                yield {name: values[position % len(values)] for name, values in lists.items()}
 
     def check_settings(self):
         """Yield settings to check before the data is touched: all of them if they are few."""

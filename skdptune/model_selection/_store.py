@@ -25,13 +25,13 @@ import secrets
 import struct
 import threading
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skdptune._exceptions import CheckpointError
 from skdptune.model_selection._transport import cloudpickle
 from skdptune.model_selection._vault import Vault
 
-__all__ = ["Mark", "Store", "StoreRef", "adopt", "forget", "open_store", "pickled", "state_of"]
+__all__ = ["Mark", "Store", "StoreRef", "adopt", "forget", "let_go", "open_store", "pickled", "state_of"]
 
 WAITING, RUNNING, DONE, FAILED, DIED, TIMED_OUT = range(6)
 _STATES = {None: DONE, "WorkerDied": DIED, "TimedOut": TIMED_OUT}
@@ -90,11 +90,14 @@ class StoreRef:
         Tells whether the folder that a worker finds under this path is the one meant.
     keeps_best : bool
         Whether records are kept (a checkpoint) or only marks (to know whose worker died).
+    sitting : str
+        Tells one call of fit from another that resumes it: its folder may be a copy, or its files may be new.
     """
 
     path: str
     token: str
     keeps_best: bool
+    sitting: str = field(default_factory=lambda: secrets.token_hex(8), compare=False)
 
 
 class Store:
@@ -316,7 +319,8 @@ def pickled(value, what):
     )
 
 
-_OPEN = collections.OrderedDict()
+_OPEN = collections.OrderedDict()  # (token, sitting) -> Store, or None
+_ADOPTED = set()
 _OPEN_LOCK = threading.Lock()
 _OPEN_LIMIT = 8
 
@@ -324,28 +328,44 @@ _OPEN_LIMIT = 8
 def open_store(ref):
     """Return the store that ``ref`` names, kept open in this process; None where it cannot be seen from here.
 
-    A worker on another machine may see no folder under that path, or another one: the token decides.
+    A worker on another machine may see no folder under that path, or another one: the token decides. What a worker
+    has opened for an earlier sitting of the same search is let go: it may be another folder, or a removed one.
     """
     if ref is None:
         return None
+    key = (ref.token, ref.sitting)
     with _OPEN_LOCK:
-        if ref.token not in _OPEN:
-            _OPEN[ref.token] = _look_for(ref)
+        if key not in _OPEN:
+            for other in [known for known in _OPEN if known[0] == ref.token and known not in _ADOPTED]:
+                del _OPEN[other]
+            _OPEN[key] = _look_for(ref)
             while len(_OPEN) > _OPEN_LIMIT:
-                _OPEN.popitem(last=False)
-        return _OPEN[ref.token]
+                _ADOPTED.discard(_OPEN.popitem(last=False)[0])
+        return _OPEN[key]
 
 
 def adopt(store):
-    """Make ``store`` the one that :func:`open_store` returns in this process."""
+    """Make ``store`` the one that :func:`open_store` returns in this process, which has it from elsewhere."""
     with _OPEN_LOCK:
-        _OPEN[store.ref.token] = store
+        _OPEN[store.ref.token, store.ref.sitting] = store
+        _ADOPTED.add((store.ref.token, store.ref.sitting))
 
 
-def forget(token):
+def forget(ref):
     """Let go of a store in this process: threads that a search has left behind write nothing more."""
     with _OPEN_LOCK:
-        _OPEN[token] = None
+        _OPEN[ref.token, ref.sitting] = None
+
+
+def let_go(ref):
+    """In a worker: close what it has opened of a search that is over, whose length tells the number of tries."""
+    if ref is None:
+        return
+    with _OPEN_LOCK:
+        key = (ref.token, ref.sitting)
+        store = None if key in _ADOPTED else _OPEN.pop(key, None)
+    if store is not None:
+        store.close()
 
 
 def _look_for(ref):

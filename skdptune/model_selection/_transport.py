@@ -306,10 +306,11 @@ class _Cache:
         self.adopted[token] = payload
 
     def forget(self, token):
-        """Let go of a payload."""
+        """Let go of a payload; return it, if it was loaded here."""
         self.adopted.pop(token, None)
         with self.lock:
-            self.entries.pop(token, None)
+            entry = self.entries.pop(token, None)
+        return None if entry is None else entry.payload
 
     def keep(self, token, payload):
         """Take what another part of this process has loaded already."""
@@ -443,8 +444,7 @@ def _forget(token):
     """In a dask worker: the search is over."""
     from skdptune.model_selection._worker import release  # that module needs this one
 
-    _CACHE.forget(token)
-    release(token)
+    release(token, _CACHE.forget(token))
 
 
 class _RayTicket(_Ticket):

@@ -13,7 +13,7 @@ from skdptune.candidates._seeding import hold_global_generators
 from skdptune.model_selection._cells import Cells
 from skdptune.model_selection._quiet import occupy_standard_descriptors, process_identity, quiet, quiet_worker
 from skdptune.model_selection._runs import OVER, one_run, over
-from skdptune.model_selection._store import open_store
+from skdptune.model_selection._store import let_go, open_store
 
 __all__ = ["release", "run_task", "settle"]
 
@@ -148,9 +148,12 @@ class _OwnCells:
 _OWN = _OwnCells()
 
 
-def release(token):
+def release(token, payload=None):
     """Let go of what this worker holds of a search that is over; what its tries left behind speaks in silence."""
     _OWN.release(token)
+    if payload is not None:
+        plan, _ = payload
+        let_go(plan.store)
     with quiet():
         gc.collect()
 

@@ -107,6 +107,13 @@ def test_result_price_and_attributes_are_those_of_the_plain_search():
     assert clone(padded).get_params().keys() == plain.get_params().keys()
 
 
+def test_a_checkpoint_is_refused_because_a_resume_would_tell(tmp_path):
+    X, y = table("array"), np.array(LABELS)[np.arange(60) % 2]
+    with pytest.raises(InvalidParameterError, match="checkpoint must be None when tries are padded"):
+        fitted(search(checkpoint=str(tmp_path / "c")), X, y)
+    assert not SEEN and not (tmp_path / "c").exists()
+
+
 def test_dummies_draw_coins_of_their_own():
     X, y = table("array"), np.array(LABELS)[np.arange(60) % 2]
     count = Finite({4: 0.999999, 9: 0.000001})
