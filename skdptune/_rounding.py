@@ -15,6 +15,7 @@ __all__ = [
     "nats_up",
     "number",
     "one_in",
+    "plain_as_given",
     "percent_as_given",
     "percent_down",
     "percent_up",
@@ -74,6 +75,21 @@ def as_given(value):
     """
     text = repr(float(value))
     return text.removesuffix(".0") if value else "0"
+
+
+def plain_as_given(value):
+    """Write a delta that somebody chose as people write it, without an exponent, with every digit it has.
+
+    Deltas below 1e-12 are written as :func:`as_given` writes them: nobody counts so many zeros.
+
+    Examples
+    --------
+    >>> plain_as_given(1e-6), plain_as_given(0.00012345678), plain_as_given(0.0), plain_as_given(1e-20)
+    ('0.000001', '0.00012345678', '0', '1e-20')
+    """
+    if not 1e-12 <= value < math.inf:
+        return as_given(value)
+    return _plain(_shortest(value))
 
 
 def delta_up(value, digits=3):

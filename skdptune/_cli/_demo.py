@@ -5,24 +5,26 @@ from skdptune._cli._files import check_target
 from skdptune._cli._tables import up, wrapped
 from skdptune._exceptions import InvalidParameterError, MissingDependencyError
 from skdptune._rounding import as_given
+from skdptune._validation import check_real
 
 __all__ = ["demo"]
 
 _DELTA = 1e-6
+_CLASSES = [0, 1]
+_COLUMNS = [20, 21, 22, 23, 27]  # radius, texture, perimeter, area, concave points
+_UPPER = [40.0, 50.0, 260.0, 4300.0, 0.3]  # public: round numbers above what is measured in such images
 
 
 def demo(arguments):
     """Return the Answer to ``demo``."""
-    from sklearn.datasets import load_digits
-
     from skdptune import PrivateRandomSearchCV
 
+    check_real("--mean", arguments.mean, low=1)
     kind = None if arguments.report is None else _report_kind(arguments.report, arguments.force)
-    X, y = load_digits(return_X_y=True)
-    digits = list(range(10))
-    name, estimator, space = _candidate(arguments.candidate, digits)
+    name, estimator, space, tries = _candidate(arguments.candidate)
+    X, y = _rows()
     search = PrivateRandomSearchCV(
-        estimator, space, n_iter=arguments.mean, classes=digits, random_state=arguments.seed
+        estimator, space, n_iter=tries(arguments.mean), delta=_DELTA, classes=_CLASSES, random_state=arguments.seed
     )
     quoted = search.privacy_cost(n_samples=len(X))
     search.fit(X, y)
@@ -32,7 +34,7 @@ def demo(arguments):
     data = {
         "command": "demo",
         "candidate": name,
-        "data": "sklearn.datasets.load_digits",
+        "data": "sklearn.datasets.load_breast_cancer",
         "n_samples": len(X),
         "relation": spent.relation,
         "delta": _DELTA,
@@ -49,24 +51,39 @@ def demo(arguments):
     return Answer(data, _text(data, quoted, spent, search, space))
 
 
-def _candidate(choice, digits):
-    """Return (name, estimator, space) of the candidate asked for."""
-    if choice in ("auto", "forest"):
+def _rows():
+    """Return the rows, moved to the middle of their public ranges, with a constant for an intercept."""
+    import numpy as np
+    from sklearn.datasets import load_breast_cancer
+
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, _COLUMNS] / _UPPER - 0.5
+    return np.column_stack([X, np.full(len(X), 0.5)]), y
+
+
+def _candidate(choice):
+    """Return (name, estimator, space, distribution of the number of tries by its mean) of the candidate asked for."""
+    from skdptune.run_counts import Logarithmic, as_run_count
+
+    if choice in ("auto", "linear"):
         try:
-            from diffprivlib.models import RandomForestClassifier
+            from diffprivlib.models import LogisticRegression
         except Exception as error:  # missing, or broken by the scikit-learn beside it
-            if choice == "forest":
+            if choice == "linear":
                 raise MissingDependencyError(
-                    f"--candidate forest needs a working diffprivlib; importing it ended with {type(error).__name__}. "
-                    "Install skdptune[diffprivlib], or take --candidate centroids."
+                    f"--candidate linear needs a working diffprivlib; importing it ended with {type(error).__name__}. "
+                    "Install skdptune with its extra diffprivlib (pip install '.[diffprivlib]' in a clone), or take "
+                    "--candidate centroids."
                 ) from None
         else:
-            forest = RandomForestClassifier(epsilon=1.0, bounds=(0, 16), classes=digits)
-            return "diffprivlib's RandomForestClassifier", forest, {"n_estimators": [5, 10, 20], "max_depth": [3, 5, 8]}
+            # half of this epsilon is what a blanked row costs
+            model = LogisticRegression(epsilon=2.0, data_norm=1.0, fit_intercept=False)
+            # the cheapest for pure privacy, and its long searches are no matter where a try takes milliseconds
+            return "diffprivlib's LogisticRegression", model, {"C": [0.1, 1.0, 10.0, 100.0]}, Logarithmic
     from skdptune._cli._centroids import NoisyCentroids
 
-    space = {"radius": [8.0, 16.0, 32.0, 64.0], "pseudo_count": [1.0, 10.0, 30.0]}
-    return "class centroids with Gaussian noise", NoisyCentroids(centre=8.0, classes=digits), space
+    space = {"radius": [0.25, 0.5, 1.0], "pseudo_count": [1.0, 10.0, 30.0]}
+    return "class centroids with Gaussian noise", NoisyCentroids(classes=_CLASSES), space, as_run_count
 
 
 def _report_kind(path, force):
@@ -83,13 +100,16 @@ def _text(data, quoted, spent, search, space):
     searched = ", ".join(f"{name} in {values}" for name, values in space.items())
     params = ", ".join(f"{name}={value!r}" for name, value in (data["best_params"] or {}).items()) or "none"
     steps = [
-        f"Data: {data['n_samples']} handwritten digits that scikit-learn ships, one row each, taken as private.",
+        f"Data: {data['n_samples']} breast masses that scikit-learn ships, one row each, taken for as many "
+        "patients and as private. Benign or malignant?",
         f"Candidate: {data['candidate']}. One run costs epsilon = {up(quoted.single_run.epsilon(delta))} at "
         f"delta = {as_given(delta)}.",
         f"Search: {searched}. The number of tries is drawn from {spent.run_count!r}; it stays secret, and so do "
         "all tries but the best.",
         f"Price of the whole search, known before a row is read: epsilon = {up(quoted.epsilon(delta))}.",
-        f"Published: {params}; accuracy {score:.3f} on held-out rows, noise included; and the model.",
+        f"Published: {params}; accuracy {score:.3f} on held-out rows, noise included (so it may exceed 1), the best of "
+        "all tries; and the model. On rows kept aside such models reach 0.94 on average, the same kind without "
+        "privacy 0.96, and always answering benign 0.63.",
     ]
     numbered = [wrapped(text, 3, f"{number}. ") for number, text in enumerate(steps, 1)]
     filed = [] if data["report"] is None else ["", f"report: {data['report']}"]

@@ -251,13 +251,13 @@ def _add_demo(commands):
         "demo",
         "run a complete private search on bundled data",
         ["demo", "demo --candidate centroids --mean 5 --json"],
-        "A complete private search on the handwritten digits that scikit-learn ships: price, fit, report.",
+        "A complete private search on the breast masses that scikit-learn ships: price, fit, report.",
     )
     parser.add_argument(
         "--candidate",
-        choices=("auto", "forest", "centroids"),
+        choices=("auto", "linear", "centroids"),
         default="auto",
-        help="diffprivlib's random forest, class centroids with noise, or (auto) the forest if diffprivlib works here",
+        help="diffprivlib's linear model, class centroids with noise, or (auto) the first if diffprivlib works here",
     )
     parser.add_argument("--mean", type=number, default=10.0, metavar="M", help="mean number of tries (default: 10)")
     parser.add_argument(

@@ -18,6 +18,7 @@ import threading
 from collections import OrderedDict
 
 from skdptune._validation import check_real
+from skdptune.accounting._conditioned import ConditionedCount, without_singular
 from skdptune.accounting._exact_grid import weight_of
 from skdptune.accounting._exact_solver import (
     DeltaBounds,
@@ -39,6 +40,7 @@ __all__ = [
 
 DEFAULT_RTOL = 2e-3
 _CACHE_SIZE = 1024  # answers kept; a pair of 400 atoms is the largest kind of them
+_HALF, _LITTLE = 0.5, 0.05  # shares of a delta that singular mass may take
 _CACHE = OrderedDict()
 _LOCK = threading.Lock()
 
@@ -140,7 +142,7 @@ def exact_epsilon_one_way(pair, run_count, delta, *, rtol=DEFAULT_RTOL, floor=0.
     if delta >= 1.0:
         return EpsilonBounds(0.0, 0.0)
     key = ("epsilon", pair.cache_key, run_count, delta, rtol, floor)
-    return cached(key, lambda: solve(pair, weight_of(run_count), delta, rtol, floor))
+    return cached(key, lambda: _solve(pair, run_count, delta, rtol, floor))
 
 
 def exact_delta_one_way(pair, run_count, epsilon, *, rtol=DEFAULT_RTOL, floor=0.0):
@@ -156,7 +158,57 @@ def exact_delta_one_way(pair, run_count, epsilon, *, rtol=DEFAULT_RTOL, floor=0.
         lost, kept = -math.expm1(epsilon), math.exp(epsilon)
         return DeltaBounds(*(min(lost + kept * value, 1.0) for value in other))
     key = ("delta", pair.cache_key, run_count, epsilon, rtol, floor)
-    return cached(key, lambda: evaluate(pair, weight_of(run_count), epsilon, rtol, floor))
+    return cached(key, lambda: _evaluate(pair, run_count, epsilon, rtol, floor))
+
+
+# -- counts of infinite mean: singular mass is set aside -------------------------------------
+#
+# Let each run hit an event of mass m on either side, outside which no loss is infinite. With B, B' the outputs of the
+# search on condition that no run hits it and h = 1 - f(1 - m), as measures
+#     (1 - h) B <= A <= (1 - h) B + h,     and the same for A' and B'.
+# So (1 - h) H(B|B') - E h <= H(A|A') <= (1 - h) H(B|B') + h. Given that, the count has a finite mean, and its price is
+# of second order in the width of the cells where the plain one is of first order only.
+
+
+def _apart(pair, run_count):
+    """Return (pair, weight, h from above, h from below) of the search without singular mass, or None."""
+    aside = max(pair.p_infinite, pair.q_zero)
+    if weight_of(run_count).at_zero < 1e299 or not 0 < aside < 1e-3:
+        return None
+    count = ConditionedCount(run_count, aside)
+    return without_singular(pair, aside), weight_of(count), count.hit * (1 + 1e-11), count.hit * (1 - 1e-11)
+
+
+def _solve(pair, run_count, delta, rtol, floor):
+    """Epsilon at delta: by setting singular mass aside where it costs little of delta."""
+    found = _apart(pair, run_count)
+    if found is None or found[2] > _HALF * delta:
+        return solve(pair, weight_of(run_count), delta, rtol, floor)
+    rest, weight, lost, least_lost = found
+    # rounded down: what is left of delta
+    left = (delta - lost) / (1 - least_lost) * (1 - 1e-12)
+    upper = solve(rest, weight, left, rtol, floor).upper
+    more = (delta + math.exp(min(upper, 700.0)) * lost) / (1 - lost) * (1 + 1e-12)  # rounded up
+    lower = solve(rest, weight, more, rtol, floor).lower if more < 1 else 0.0
+    if lost > _LITTLE * delta:
+        plain = solve(pair, weight_of(run_count), delta, rtol, floor)
+        upper, lower = min(upper, plain.upper), max(lower, plain.lower)
+    return EpsilonBounds(upper, min(lower, upper))
+
+
+def _evaluate(pair, run_count, epsilon, rtol, floor):
+    """Delta at epsilon >= 0, in the same way."""
+    found = _apart(pair, run_count)
+    if found is None:
+        return evaluate(pair, weight_of(run_count), epsilon, rtol, floor)
+    rest, weight, lost, least_lost = found
+    bounds = evaluate(rest, weight, epsilon, rtol, floor)
+    upper = min((bounds.upper * (1 - least_lost) + lost) * (1 + 1e-15), 1.0)
+    lower = max(bounds.lower * (1 - lost) - math.exp(min(epsilon, 700.0)) * lost, 0.0)
+    if lost > _LITTLE * upper:
+        plain = evaluate(pair, weight_of(run_count), epsilon, rtol, floor)
+        upper, lower = min(upper, plain.upper), max(lower, plain.lower)
+    return DeltaBounds(upper, min(lower, upper))
 
 
 def cached(key, compute):

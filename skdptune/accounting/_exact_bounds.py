@@ -8,6 +8,13 @@ its masses under P and Q, column j is the j-th highest cell, E = e^epsilon >= 1.
 * U <-> :meth:`Lattice.first_order`: recursion with the larger corner for P, the smaller for Q.
 * V <-> :meth:`Lattice.value`: recursion with what an order of the cut cells really attains.
 
+Where P and Q nearly agree, w(r) dP - E w(s) dQ is a small difference of large numbers. With g = s - r, affine
+on a cell, and z = r + t g, it equals
+
+    (dP - E dQ) w(s) + dP * integral over t in [0, 1] of g |w'|(z) dt ,
+
+so what interpolation errs by carries a factor g or |dP - E dQ| (:meth:`Lattice._lift`, doc/theory/exact).
+
 Every array is rounded to the private side for the bound it serves: positions are shifted by the
 relative error of a sum (w falls, so a smaller r or a larger s can only raise the bound), weights
 by ``WEIGHT_ERROR``.
@@ -22,6 +29,7 @@ from skdptune.accounting._exact_grid import WEIGHT_ERROR
 __all__ = ["Lattice"]
 
 _BLOCK_NODES = 200_000  # nodes worked on at a time (a few MB per array)
+_NEAR = 0.3  # two measures whose masses differ by less than this in sum are priced as a small difference
 _KEPT_NODES = 4_000_000  # nodes kept between calls; larger lattices are recomputed block by block
 
 
@@ -66,7 +74,15 @@ class Lattice:
             bottom[-1] = self._log_weight(low_q[-2:-1])[0]
         with np.errstate(invalid="ignore"):
             gains = np.where(np.isfinite(top), top - bottom, 0.0)  # nothing to gain: w(r) = 0
-        return max(float(np.max(gains)), 0.0) + 1e-10 if gains.size else 0.0
+        gains = gains + 1e-10  # rounded up
+        if self.near:
+            gains = np.fmin(gains, self.weight.rise(low_p[:-1], low_q[:-1], low_p[1:], low_q[1:]))
+        return max(float(np.max(gains)), 0.0) if gains.size else 0.0
+
+    @functools.cached_property
+    def near(self):
+        """Whether P and Q nearly agree: see the top of this file."""
+        return self.cells.distance < _NEAR and not self.weight.steep
 
     @functools.cached_property
     def reach(self):
@@ -77,7 +93,9 @@ class Lattice:
         As log f'(e^z) is convex in z, f'(e^l x) / f'(x) grows with x: if it is at most e^(eps - l)
         at x = rho, the integrand w(r) dP - e^eps w(s) dQ is not positive whenever 1 - s <= rho.
         """
-        loss, low = self.cells.losses[::-1], self.cells.low
+        low = self.cells.low
+        # pieces of one atom share a loss; rounded up, which can only make a column more useful
+        loss, piece = np.unique(np.ceil(self.cells.losses[::-1] * 1e11) / 1e11, return_inverse=True)
         slack = max(abs(low[0][-1] - 1), abs(low[1][-1] - 1)) + 4 * self.cells.position_error
         rho = np.zeros(loss.size)
         low, high = np.full(loss.size, 1e-9), np.exp(-np.maximum(np.minimum(loss, 50.0), 0.0))
@@ -95,7 +113,7 @@ class Lattice:
             low, high = np.where(fine, middle, low), np.where(fine, high, middle)
         rho[some] = low[some]
         rho[whole] = 1.0  # f'(1)/f'(e^-l) is the largest ratio of all
-        return rho
+        return rho[piece]
 
     @functools.cached_property
     def last(self):
@@ -181,7 +199,8 @@ class Lattice:
         d[~valid] = 0.0
         d[:, 1:] = np.maximum(d[:, 1:], d[:, :-1])  # a node serves the cells on both sides
         d[~valid] = 0.0
-        p_near, p_far = w_r[:-1] * p, w_r[1:] * p
+        lift = self._lift(first, stop, d) if self.near else 0.0
+        p_near, p_far = (w_r[:-1] + lift) * p, (w_r[1:] + lift) * p
         q_near, q_far = (w_s[:-1] - d) * q, (w_s[1:] - d) * q
         for terms in (p_near, p_far):
             terms[~valid] = 0.0  # value 0: neutral, the sum takes positive parts
@@ -191,6 +210,39 @@ class Lattice:
         if np.any(endless & (q > 0)):
             constant = np.where(endless, w_r[:-1] * p, 0.0), np.where(endless, far * q, 0.0)
         return p_near, p_far, q_near, q_far, self._meeting(first, stop, w_r, rows, n), constant
+
+    def _slopes(self, r, s):
+        """Bounds of |w'| between r and s: the upper one of any, the lower one of any."""
+        fast = self.weight.slope(np.minimum(r, s) * (1 - self.cells.position_error))[0]
+        return fast, self.weight.slope(np.maximum(r, s) * (1 + self.cells.position_error))[1]
+
+    def _lift(self, first, stop, d):
+        """What may be added to w(r) in the P-terms (not positive), given ``d`` in the Q-terms.
+
+        The integrand over dQ-mass exceeds its interpolant by at most E q d, and also by at most
+        (E q - p)_+ d + p e: w(s) is convex, and D = integral of g |w'|(z) dt is of the form a b, a affine, b convex and
+        falling. Along an axis a b lies under (interpolant of b) a if a >= 0, else under b's least value times a, and
+        the interpolant of b times a above that of a b by at most a quarter of the product of a's rise and b's drop.
+        Since E >= e^least, (E q - p)_+ <= E q - c p with c = min(1, e^(least - l)): both bounds are linear in E.
+        """
+        r, s = self._positions(first, stop)
+        p, q = self._masses(first, stop)
+        fast, flat = self._slopes(r, s)
+        gap = s - r - 4 * self.cells.position_error  # rounded down
+        gap = np.minimum(gap[:-1], gap[1:])
+        down = fast[:-1] - flat[1:]  # along the column
+        e = (0.25 * np.maximum(q - p, 0.0) + np.maximum(-gap, 0.0)) * down
+        nodes = r.shape[1]
+        rise = np.maximum(np.append(self.cells.q - self.cells.p, 0.0), 0.0)[None, : nodes - 1]
+        across = fast[:-1, :-1] - flat[:-1, 1:]  # along the cells placed as T
+        gap[:, :-1] = np.minimum(gap[:, :-1], gap[:, 1:])
+        e[:, :-1] = (0.25 * np.maximum(q - p, 0.0) + np.maximum(-gap[:, :-1], 0.0)) * down[:, :-1]
+        e[:, :-1] += (0.25 * rise + np.maximum(-gap[:, :-1], 0.0)) * across
+        e = np.where(self._valid(first, stop), e * (1 + 1e-9), 0.0)  # rounded up
+        e[:, 1:] = np.maximum(e[:, 1:], e[:, :-1])  # a node serves the cells on both sides
+        loss = self.cells.losses[::-1][first:stop, None]
+        share = np.exp(np.minimum(self.least - loss, 0.0)) * (1 - 1e-12)  # c, rounded down
+        return np.minimum(e - share * d, 0.0)
 
     def _meeting(self, first, stop, w_r, rows, n):
         """Terms for what lies beyond the last node: the meeting cell, or useless cells.
@@ -230,7 +282,7 @@ class Lattice:
         total = np.zeros(len(scale))
         for block in self._blocks():
             columns = self._columns(block, self._get("upper", self._upper_block, block), scale)
-            if self.weight.at_zero >= 1e299:  # w falls from infinity: each column has two bounds
+            if self.weight.steep:  # w falls from next to infinity: each column has two bounds
                 other = self._columns(block, self._get("steep", self._steep_block, block), scale)
                 columns = np.fmin(columns, other)
             total += columns.sum(axis=1)
@@ -279,12 +331,12 @@ class Lattice:
     def _caps(self):
         """Each column's integral is at most G(p), whatever precedes it: G is concave.
 
-        Needed for the first one, and where w(0) is infinite for all that hold tiny masses.
+        Needed for the first one, and where w(0) is next to infinite for all that hold tiny masses.
         """
         # not less E w(1) q: only a part of the column need have a positive integrand
         p = self.cells.p[::-1][: max(self.n_columns, 1)]
         caps = np.full(p.size, np.inf)
-        most = p.size if self.weight.at_zero >= 1e299 else 1
+        most = p.size if self.weight.steep else 1
         caps[:most] = self.weight.mass(p[:most]) * (1 + WEIGHT_ERROR)
         return caps
 
@@ -299,13 +351,37 @@ class Lattice:
         gain_p = weight.lower((r[:-1] + 0.5 * p) * (1 + error)) * p * (1 - 1e-14)
         w_s = weight.upper(s * (1 - error))
         gain_q = 0.5 * (w_s[:-1] + w_s[1:]) * q * (1 + 1e-14)
-        if weight.at_zero >= 1e299 or first == 0:
+        if weight.steep or first == 0:
             whole = weight.mass(q) * (1 + WEIGHT_ERROR)  # G(q) - G(0)
             gain_q = np.where(s[:-1] == 0, np.minimum(gain_q, whole), gain_q)
+        if self.near:
+            gain_p, gain_q = self._near_gains(r, s, p, q)
         outside = ~self._valid(first, stop)
         gain_p[outside] = 0.0
         gain_q[outside] = 0.0
         return gain_p, gain_q
+
+    def _near_gains(self, r, s, p, q):
+        """The same for two measures that nearly agree, for E >= 1.
+
+        At the middle of the column, w(s) is too small for its mean by at most an eighth of q times the slopes' drop:
+        that counts (E q - p)_+ times only. D = a b (see :meth:`_lift`) lies at its middle above its mean by at most
+        (rise of a) (drop of b) / 6 where a >= 0, else by at most |a| times the drop.
+        """
+        weight, error = self.weight, self.cells.position_error
+        fast, flat = self._slopes(r, s)
+        drop = fast[:-1] - flat[1:]
+        gap = s - r
+        ends = np.minimum(gap[:-1], gap[1:]) - 4 * error  # rounded down
+        size = np.maximum(np.abs(gap[:-1]), np.abs(gap[1:])) + 4 * error
+        lost = np.where(ends >= 0, np.maximum(q - p, 0.0) / 6, size) * drop
+        fast_s, flat_s = weight.slope(s)
+        missed = 0.125 * q * (fast_s[:-1] - flat_s[1:]) * (1 + 1e-9)
+        share = np.minimum(1.0, np.divide(q, p, out=np.ones_like(p), where=p > 0)) * (1 - 1e-12)
+        w_r = weight.lower((r[:-1] + 0.5 * p) * (1 + error))
+        w_s = weight.upper((s[:-1] + 0.5 * q) * (1 - error))
+        gain_p = (w_r + np.maximum(share * missed - lost, 0.0)) * p * (1 - 1e-14)  # rounded down
+        return gain_p, (w_s + missed) * q * (1 + 1e-14)
 
     def value(self, epsilons):
         """Return V at each epsilon: the value of the best order of the cut cells, rounded down."""

@@ -29,6 +29,7 @@ __all__ = [
 
 _HUGE = 1e300  # stands for an infinite weight where only "at least this" is needed
 _SLIVER = 1e-14  # no smaller share of a cell is cut off
+_LEAST_SLIVER = 1e-200  # but from the first cell at either end, where w may still fall
 # Relative error allowed for in a weight: log w comes from a handful of elementary functions, whose
 # errors of about 1e-14 are multiplied by at most the size of the logarithm (below 40 where used).
 WEIGHT_ERROR = 4e-12
@@ -62,6 +63,11 @@ class Cells:
         """log(p / q) of each cell, with plus and minus infinity."""
         with np.errstate(divide="ignore"):
             return np.log(self.p) - np.log(self.q)
+
+    @functools.cached_property
+    def distance(self):
+        """Twice the total variation distance of P and Q."""
+        return float(np.abs(self.p - self.q).sum())
 
     @property
     def size(self):
@@ -144,6 +150,24 @@ class Weight:
             value = np.minimum(np.exp(log), _HUGE)
         return value * (1 + WEIGHT_ERROR), value * (1 - WEIGHT_ERROR)
 
+    def rise(self, r, s, r_far, s_far):
+        """Return an upper bound of log w(r') - log w(s') over a cell on which both run from near to far.
+
+        It is the integral of |w'| / w from r' to s', and s' - r' is affine on the cell.
+        """
+        length = np.maximum(s - r, s_far - r_far) + 4e-15 * np.maximum(r_far, s_far)
+        with np.errstate(all="ignore"):
+            steep = self.slope(r * (1 - 1e-12))[0] / self.lower(np.minimum(s_far * (1 + 1e-12), 1.0))
+            found = np.maximum(length, 0.0) * steep * (1 + 1e-11)  # rounded up
+        return np.where(np.isnan(found), np.where(length > 0, np.inf, 0.0), found)
+
+    def least_rise(self, r, s):
+        """Return a lower bound of log w(r) - log w(s), accurate where r and s nearly agree."""
+        length = np.maximum(s - r - 4e-15 * s, 0.0)
+        with np.errstate(all="ignore"):
+            found = length * self.slope(np.minimum(s * (1 + 1e-12), 1.0))[1] / self.upper(r * (1 - 1e-12))
+        return np.where(np.isfinite(found), found * (1 - 1e-11), 0.0)
+
     def mass(self, r):
         """G(r) = 1 - f(1 - r): chance that some run lands in a set of mass r."""
         return np.asarray(self.run_count.attainment(np.minimum(r, 1.0)), dtype=np.float64)
@@ -190,8 +214,13 @@ class Weight:
 
     @property
     def _far_down(self):
-        """Positions below the dense ones, where a weight that is infinite at zero still grows."""
-        return np.geomspace(1e-110, 1e-18, 4000) if self.at_zero >= 1e299 else np.zeros(0)
+        """Positions below the dense ones, where a weight that is next to infinite at zero still grows."""
+        return np.geomspace(1e-110, 1e-18, 4000) if self.steep else np.zeros(0)
+
+    @functools.cached_property
+    def steep(self):
+        """Whether w is infinite at zero, or all but so: falling from there faster than cells can follow."""
+        return self.at_zero >= 1e299 or self.at_zero > 2 * float(self.value(np.array([1e-18]))[0])
 
     @functools.cached_property
     def _dense(self):
@@ -308,32 +337,41 @@ def cut_cells(cells, s_cuts, r_cuts):
     Cells are only cut, never merged, so the cut cells are the same pair. The pieces' masses are
     shares of the cell's: both measures are cut in one proportion.
     """
-    low_q, high_p = cells.low[1], cells.high[0]
-    owner, share = [], []
+    owner, below, above = [], [], []
     for cuts, sums, mass, flip in (
-        (s_cuts, low_q, cells.q, False),
-        (r_cuts, high_p, cells.p[::-1], True),
+        (s_cuts, cells.low[1], cells.q, False),
+        (r_cuts, cells.high[0], cells.p[::-1], True),
     ):
         at = np.searchsorted(sums, cuts, side="right") - 1
         valid = (at >= 0) & (at < cells.size)
         at, cut = at[valid], cuts[valid]
         with np.errstate(divide="ignore", invalid="ignore"):
             part = (cut - sums[at]) / mass[at]
+        # next to nothing has been placed: no digits are lost there
+        good = (part > np.where(sums[at] == 0, _LEAST_SLIVER, _SLIVER)) & (part < 1 - _SLIVER)
+        at, part = at[good], part[good]
         owner.append(cells.size - 1 - at if flip else at)
-        share.append(1 - part if flip else part)
+        below.append(1 - part if flip else part)
+        above.append(part if flip else 1 - part)
     owner = np.concatenate([*owner, np.arange(cells.size)])
-    share = np.concatenate([*share, np.ones(cells.size)])
-    good = (share > _SLIVER) & ((share < 1 - _SLIVER) | (share == 1))
-    owner, share = owner[good], share[good]
-    order = np.lexsort((share, owner))
-    owner, share = owner[order], share[order]
-    before = np.concatenate([[0.0], share[:-1]])
-    before[np.concatenate([[True], owner[1:] != owner[:-1]])] = 0.0
-    piece = share - before
-    keep = piece > _SLIVER
+    below = np.concatenate([*below, np.ones(cells.size)])
+    above = np.concatenate([*above, np.zeros(cells.size)])
+    # shares are kept from the nearer end of the cell, where they have all their digits
+    order = np.lexsort((np.where(below <= 0.5, below, -above), below > 0.5, owner))
+    owner, below, above = owner[order], below[order], above[order]
+    piece, whole = _pieces(owner, below, above)
+    keep = piece > _SLIVER * whole
     if not np.all(keep):  # two cuts at one place: give the sliver to its successor
-        owner, share = owner[keep], share[keep]
-        before = np.concatenate([[0.0], share[:-1]])
-        before[np.concatenate([[True], owner[1:] != owner[:-1]])] = 0.0
-        piece = share - before
+        owner, below, above = owner[keep], below[keep], above[keep]
+        piece = _pieces(owner, below, above)[0]
     return Cells(cells.p[owner] * piece, cells.q[owner] * piece)
+
+
+def _pieces(owner, below, above):
+    """Return the share of each piece of its cell, and what that was the difference of."""
+    first = np.concatenate([[True], owner[1:] != owner[:-1]])
+    start = np.where(first, 0.0, np.concatenate([[0.0], below[:-1]]))
+    rest = np.where(first, 1.0, np.concatenate([[1.0], above[:-1]]))
+    low, high = below <= 0.5, start > 0.5
+    piece = np.where(low, below - start, np.where(high, rest - above, 1 - start - above))
+    return piece, np.where(low, below, np.where(high, rest, 1.0))

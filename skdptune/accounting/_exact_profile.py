@@ -18,6 +18,8 @@ from skdptune.accounting._pair_builders import pair_from_two_profiles
 __all__ = ["exact_pair", "exact_profile"]
 
 _FLOOR = 1e-16  # profiles are followed down to this delta; the rest becomes infinite loss
+_FEW = 5000  # atoms of a pair whose price at delta 0 is soon found
+_SMALL = 0.05  # nats; a profile that ends before this is followed to its end
 _NODES = 400  # at most about this many epsilons in a profile
 
 
@@ -67,8 +69,14 @@ def exact_pair(pair, run_count, *, rtol=DEFAULT_RTOL, delta=1e-6):
     weight = weight_of(run_count)
     if weight.constant and abs(weight.at_zero - 1) < 1e-12:
         return pair  # one run, always
+    if _is_nothing(pair):
+        return pair  # both laws are one: no order tells them apart
     key = ("pair", pair.cache_key, run_count, rtol, delta)
     return cached(key, lambda: _join(pair, run_count, rtol, delta))
+
+
+def _is_nothing(pair):
+    return pair.size == 1 and pair.losses[0] == 0 and max(pair.p_infinite, pair.q_zero) == 0
 
 
 def _join(pair, run_count, rtol, delta):
@@ -91,7 +99,7 @@ def _join(pair, run_count, rtol, delta):
 def _nodes(pair, run_count, rtol, delta):
     """Evenly spaced epsilons from zero to where both profiles are negligible."""
     centre = exact_epsilon(pair, run_count, delta, rtol=max(rtol, 1e-2)).upper
-    top = _top(pair, run_count)
+    top = _top(pair, run_count, centre)
     scale = _slope_scale(pair, run_count, delta, centre)
     # joining the dots costs about spacing^2 / (8 scale) of epsilon
     spacing = math.sqrt(4 * rtol * max(centre, 0.01) * scale) if math.isfinite(centre) else top / 50
@@ -107,8 +115,13 @@ def _infinite(pair, run_count):
     return float(run_count.attainment(min(max(pair.p_infinite, pair.q_zero), 1.0)))
 
 
-def _top(pair, run_count):
+def _top(pair, run_count, centre):
     """An epsilon at which what is left of both profiles is hardly more than infinite mass."""
+    if _infinite(pair, run_count) == 0 and pair.size < _FEW:
+        pure = exact_epsilon(pair, run_count, 0.0).upper
+        # all that there is, and much cheaper to find than an epsilon at a delta next to nothing
+        if 0 < pure <= max(2 * centre, _SMALL):
+            return pure
     floor = max(_FLOOR, 1.001 * _infinite(pair, run_count))
     while floor < 1:
         least = exact_epsilon(pair, run_count, floor, rtol=0.3).upper
@@ -161,7 +174,7 @@ def exact_profile(pair, run_count, epsilons, *, rtol=DEFAULT_RTOL, delta=1e-6):
     scale = _slope_scale(pair, run_count, delta, centre)
     grids = Grids(pair, weight, 1e-3 * _FLOOR)
     finite = centre if math.isfinite(centre) else float(epsilons.max())
-    step, eta = fineness(rtol, finite, scale, grids.typical_sharpness())
+    step, eta = fineness(rtol, finite, scale, grids.typical_sharpness(), grids.likeness)
     # A lattice made for large epsilons leaves out cells that are useless there. Where w falls to
     # almost nothing these would cost most, so more lattices are worth their time.
     sharp = weight.at_one < 1e-3 * weight.at_zero

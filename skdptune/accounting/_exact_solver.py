@@ -23,6 +23,7 @@ __all__ = ["DeltaBounds", "EpsilonBounds", "Grids", "evaluate", "fineness", "sol
 _MAX_EPSILON = 690.0  # beyond e^690 the price is called infinite
 _MAX_ROUNDS = 5
 _MAX_NODES = 30_000_000  # no lattice larger than this (work, not memory: blocks are streamed)
+_STALLED = 0.8  # a finer grid that leaves this much of the gap would not close it: what is left is rounding
 _FIRST_NODES = 3_000_000  # the first estimate of the fineness may be far too fine: any fineness is sound
 
 
@@ -60,6 +61,9 @@ class Grids:
         tail = np.cumsum(pair.p[::-1])
         count = int(np.searchsorted(tail, self.reference, side="right"))
         self.top = pair.losses[::-1][min(count, pair.size - 1)] if pair.size else 0.0
+        # 1, or how far P and Q are apart where they nearly agree: errors of the cuts carry that factor
+        near = Lattice(pair_cells(pair), weight)
+        self.likeness = max(near.cells.distance, 1e-12) if near.near else 1.0
 
     def _bottom(self, tolerance):
         """The loss below which ratios do not matter: log w changes there by at most that."""
@@ -98,7 +102,7 @@ class Grids:
 
     def _cut(self, cells, eta, least):
         weight, ref = self.weight, self.reference
-        start = 0.0 if weight.at_zero < 1e299 else ref
+        start = 0.0 if weight.at_zero <= 2 * float(weight.value(np.array([ref]))[0]) else ref
         rough = Lattice(cells, weight, least)
         r_end = min(cells.high[0][rough.n_columns], 1.0)
         s_end = self._t_end(cells)
@@ -209,16 +213,21 @@ def solve(pair, weight, delta, rtol, floor):
     start, scale = _scale(pair, weight, delta)
     # more delta cannot cost more epsilon than none
     most = _pure(pair, weight, rtol).upper if infinite == 0 and pair.size < 5000 else math.inf
+    # A <= e^L A' at delta 0 leaves at most 1 - e^(epsilon - L) at epsilon; rounded up
+    most = min(most, max(most + math.log1p(-delta), 0.0) * (1 + 1e-15))
+    if most == 0.0:
+        return EpsilonBounds(0.0, 0.0)
     rough, scale, sharpness = _coarse(grids, delta, start, scale)
     if rough is None or rough > most:
         rough = most
     if rough == math.inf:
         return EpsilonBounds(math.inf, 0.0)
     best = EpsilonBounds(most, 0.0)
-    step, eta = fineness(rtol, rough, scale, sharpness)
+    step, eta = fineness(rtol, rough, scale, sharpness, grids.likeness)
+    before = math.inf
     for round_ in range(_MAX_ROUNDS):
         tol = max(0.01 * rtol * rough, 1e-12)
-        margin = 0.25 * eta + 0.5 * step + 0.02 * rough
+        margin = 0.25 * eta * grids.likeness + 0.5 * step + 0.02 * rough
         while True:
             least = max(rough - margin, 0.0)
             upper, lower, step, eta = _within(grids, step, eta, least, _MAX_NODES if round_ else _FIRST_NODES)
@@ -231,8 +240,9 @@ def solve(pair, weight, delta, rtol, floor):
             top = min(top, _upper_root(upper, delta, least, top, tol, first_order=True))
         best = EpsilonBounds(float(min(best.upper, top)), float(max(best.lower, bottom)))
         gap = best.upper - best.lower
-        if gap <= rtol * best.upper or best.upper <= max(floor, 1e-9):
+        if gap <= rtol * best.upper or best.upper <= floor or gap > _STALLED * before:
             break
+        before = gap
         rough = best.upper
         shrink = max(math.sqrt(0.5 * rtol * rough / gap), 0.2)
         step, eta = step * shrink, eta * shrink
@@ -248,25 +258,26 @@ def _within(grids, step, eta, least, most):
     """
     while True:
         upper, lower = grids.lattices(step, eta, least)
-        if upper.cells.size * upper.n_columns <= most or step > 2.0 or eta > 2.0:
+        excess = upper.cells.size * upper.n_columns / most
+        if excess <= 1 or step > 2.0 or eta > 2.0:
             return upper, lower, step, eta
         losses = grids.cells(step, 0.1 * eta * eta)[0].size
         if 2 * losses > upper.cells.size:
             step *= 2.0
         else:
-            eta *= 1.5
+            eta *= max(1.5, 0.8 * math.sqrt(excess))
 
 
-def fineness(rtol, epsilon, scale, sharpness):
+def fineness(rtol, epsilon, scale, sharpness, likeness=1.0):
     """Loss step and eta for a gap of rtol * epsilon.
 
     The gap of the loss grid is about step^2 / (8 scale) from where S begins and
-    step^2 * sharpness / 20 from where T ends, that of the cuts about eta^2 / 3.
+    step^2 * sharpness / 20 from where T ends, that of the cuts about likeness * eta^2 / 3.
     """
-    wanted = rtol * max(epsilon, 0.01)
+    wanted = rtol * max(epsilon, 0.01 * likeness)
     step = min(math.sqrt(3.0 * wanted * scale), 0.5 * scale)
     step = min(step, math.sqrt(6.0 * wanted / sharpness))
-    return step, min(math.sqrt(wanted), 0.15)
+    return step, min(math.sqrt(wanted / likeness), 0.15)
 
 
 def _coarse(grids, delta, start, scale):
@@ -376,7 +387,7 @@ def evaluate(pair, weight, epsilon, rtol, floor):
         if round_ == 0:
             if 0 < tops[1] < tops[0]:
                 scale = 0.1 * scale / math.log(tops[0] / tops[1])
-            step, eta = fineness(rtol, epsilon, scale, grids.sharpness(upper.cells))
+            step, eta = fineness(rtol, epsilon, scale, grids.sharpness(upper.cells), grids.likeness)
         allowed = max(rtol * epsilon / scale, rtol)
         gap = math.log(best.upper) - math.log(best.lower) if best.lower > 0 else math.inf
         if gap <= allowed or upper.cells.size * upper.n_columns > _MAX_NODES:
@@ -410,26 +421,20 @@ def _pure(pair, weight, rtol):
     p, q = cells.p[:-1], cells.q[:-1]
     r, s = cells.low[0][:-2], cells.low[1][:-2]
     top = float(pair.losses[-1])
-    shift = 1e-12
-
-    def log_w(x):
-        with np.errstate(divide="ignore"):
-            return np.log(weight.value(x))
-
-    end = cells.low[0][-2:-1], cells.low[1][-2:-1]
     if p.size == 0:
-        return EpsilonBounds(top + 1e-10, max(top - 1e-10, 0.0))
-    best = max(0.0, float((log_w(end[0]) - log_w(end[1]))[0]))
-    settled = 0.0  # bounds the cells that are not halved any more
+        return EpsilonBounds(top * (1 + 1e-15), max(top, 0.0) * (1 - 1e-15))
+    end = cells.low[0][-2:-1], cells.low[1][-2:-1]
+    best = max(0.0, float(_least_gain(weight, *end)[0]))
+    settled = float(_most_gain(weight, *end, *end)[0])  # bounds the cells that are not halved any more
     if weight.at_zero >= 1e299:
-        (p, q, r, s), settled = _towards_zero(weight, p, q, r, s)
+        (p, q, r, s), far = _towards_zero(weight, p, q, r, s)
+        settled = max(settled, far)
     bound = math.inf
-    tol = 0.02 * rtol * max(top, 1e-6)
+    tol = 0.02 * rtol * max(top, 1e-12)
     for _ in range(60):
-        near, far = log_w(r * (1 - shift)), log_w((s + q) * (1 + shift))
-        best = max(best, float(np.max(log_w(r) - log_w(s))))
-        caps = near - far
-        bound = max(float(np.max(caps)), best, settled)
+        best = max(best, float(np.max(_least_gain(weight, r, s))))
+        caps = _most_gain(weight, r, s, r + p, s + q)
+        bound = max(float(np.max(caps)), settled, 0.0)
         if np.max(caps) <= best + tol or not math.isfinite(bound) or p.size > 200_000:
             break
         keep = caps > best + 0.5 * tol
@@ -440,7 +445,26 @@ def _pure(pair, weight, rtol):
             np.concatenate([r[keep], r[keep] + 0.5 * p[keep]]),
             np.concatenate([s[keep], s[keep] + 0.5 * q[keep]]),
         )
-    return EpsilonBounds(float(top + bound + 1e-10), float(top + best - 1e-10))
+    return EpsilonBounds((top + bound) * (1 + 1e-15), max(top + best, 0.0) * (1 - 1e-15))
+
+
+def _log_value(weight, x):
+    with np.errstate(divide="ignore"):
+        return np.log(weight.value(x))
+
+
+def _least_gain(weight, r, s):
+    """Lower bounds of log w(r) - log w(s)."""
+    with np.errstate(invalid="ignore"):
+        plain = _log_value(weight, r) - _log_value(weight, s) - 1e-10
+    return np.fmax(plain, weight.least_rise(r, s))
+
+
+def _most_gain(weight, r, s, r_far, s_far):
+    """Upper bounds of log w(r) - log w(s) over cells; the second of both is the better one where r and s nearly agree."""
+    shift = 1e-12
+    plain = _log_value(weight, r * (1 - shift)) - _log_value(weight, s_far * (1 + shift)) + 1e-10
+    return np.fmin(plain, weight.rise(r, s, r_far, s_far))
 
 
 def _towards_zero(weight, p, q, r, s):

@@ -16,6 +16,8 @@ __all__ = [
 ]
 
 _ROUNDING_MASS = 1e-12  # mass gained or lost below it is rounding
+# profiles are joined up to here (nats): masses of e^-epsilon keep their digits as doubles
+_LARGEST_EPSILON = 600.0
 
 
 def without_excess(losses, p, q, p_infinite=0.0, q_zero=0.0):
@@ -173,7 +175,7 @@ def pair_from_two_profiles(losses, forward, backward, spacing=None):
     losses : array-like of shape (n,), ascending from 0
     forward, backward : array-like of shape (n,)
         Upper bounds of H_{e^eps}(P|Q) and of H_{e^eps}(Q|P) there. Small masses on both sides
-        keep their digits.
+        keep their digits. What a profile has beyond 600 nats counts as mass of infinite loss.
 
     Examples
     --------
@@ -183,6 +185,9 @@ def pair_from_two_profiles(losses, forward, backward, spacing=None):
     """
     eps = np.asarray(losses, dtype=np.float64)
     forward, backward = (np.minimum(np.asarray(v, dtype=float), 1.0) for v in (forward, backward))
+    # leaving points out only raises what is joined: beyond the last one a profile stays where it is
+    near = eps <= _LARGEST_EPSILON
+    eps, forward, backward = eps[near], forward[near], backward[near]
     # profiles do not rise with epsilon: a bound at a smaller epsilon serves a larger one
     forward, backward = (np.minimum.accumulate(v) for v in (forward, backward))
     # both start at the total variation distance, which no chord across zero may undercut, nor one

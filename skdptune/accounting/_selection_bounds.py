@@ -13,6 +13,7 @@ import numpy as np
 from skdptune._exceptions import PricingError
 from skdptune.accounting._closed_form import closed_form, has_log_convex_weight, least_above
 from skdptune.accounting._combinations import compose
+from skdptune.accounting._conditioned import ConditionedCount
 from skdptune.accounting._conversion import default_orders, delta_from_rdp, epsilon_from_rdp
 from skdptune.accounting._mechanisms import Zcdp
 from skdptune.accounting._pair_builders import pair_from_two_profiles
@@ -48,23 +49,6 @@ def aside(base, run_count):
         return 0.0
     # G is accurate to 1e-12; rounded up: private side
     return min(float(run_count.attainment(base.delta_zero)) * (1.0 + 1e-11), 1.0)
-
-
-class _ConditionedCount:
-    """Law of K given that no run hit an event of mass d: p_k (1 - d)^k / f(1 - d)."""
-
-    def __init__(self, run_count, d):
-        self._run_count, self._d = run_count, d
-        hit = float(run_count.attainment(d))
-        # log f(1 - d), from whichever of f and 1 - f is small
-        self._log_total = math.log1p(-hit) if hit < 0.5 else float(run_count.log_pgf(1.0 - d))
-        self.p_zero = run_count.p_zero * math.exp(-self._log_total)
-
-    def log_weight(self, r):
-        # generating function f((1-d) x) / f(1-d); at x = 1 - r its argument is 1 - (d + (1-d) r)
-        d = self._d
-        inner = self._run_count.log_weight(np.minimum(d + (1.0 - d) * r, 1.0))
-        return inner + (math.log1p(-d) - self._log_total)
 
 
 def _finite_orders(base):
@@ -222,7 +206,7 @@ class RdpBound(_RenyiBound):
         return _no_rdp(base, run_count)
 
     def _count_outside(self, d):
-        return self.run_count if d == 0.0 else _ConditionedCount(self.run_count, d)
+        return self.run_count if d == 0.0 else ConditionedCount(self.run_count, d)
 
     @functools.cached_property
     def _pairs(self):
@@ -386,7 +370,8 @@ class ProfileBound:
             np.array([profile_delta(single, gap, self.run_count, e) for e in losses])
             for single, _, gap in self._sides
         ]
-        return pair_from_two_profiles(losses, profiles[0], profiles[-1], spacing)
+        pair = pair_from_two_profiles(losses, profiles[0], profiles[-1], spacing)
+        return pair if pair.p_infinite < 1.0 or pair.q_zero < 1.0 else None
 
 
 class CompositionBound(_RenyiBound):
@@ -476,10 +461,16 @@ class ExactBound:
         return self._between("delta", epsilon).upper
 
     def pair(self):
-        """Dominating pair (PLD) of the whole search."""
+        """Dominating pair (PLD) of the whole search, or None where its profile is one up to the largest epsilon.
+
+        Such a search may still have a pure level, which is then all that its composition goes by.
+        """
         from skdptune.accounting._exact_profile import exact_pair
 
-        return exact_pair(self._single, self.run_count)
+        try:
+            return exact_pair(self._single, self.run_count)
+        except PricingError:
+            return None
 
 
 BOUNDS = {

@@ -1,9 +1,6 @@
 """Estimators that state their own cost: ``rdp_curve(orders)`` or ``privacy_curve``."""
 
 import inspect
-import io
-import pickle
-import random
 import types
 
 import numpy as np
@@ -11,11 +8,14 @@ from sklearn.base import is_classifier
 
 from skdptune._exceptions import CandidateRefusedError, PricingError, SkdptuneError
 from skdptune.accounting import PrivacyCurve
+from skdptune.candidates._contents import FoundError, is_estimator, is_generator, is_plain, rebuilt, walk
 from skdptune.candidates._protocol import CandidateAdapter, LevelFamily
+from skdptune.candidates._row_copies import RowCopies
 from skdptune.candidates._seeding import (
     RunRandomState,
     entropy_for,
     isolated_global_generators,
+    keeps_its_fit,
     params_of,
     quick_clone,
     random_state_names,
@@ -30,13 +30,8 @@ PROBE_ORDERS = np.array([1.05, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 6
 _TINY = 1e-12  # what rounding may leave below zero
 _RISE = 1e-9  # relative fall with the order that rounding may leave
 
-# Generators, code and frames: nothing that replays noise or leads back to the rows is published.
-_REPLAYS = (
-    random.Random,
-    np.random.RandomState,
-    np.random.Generator,
-    np.random.BitGenerator,
-    np.random.SeedSequence,
+# Beside generators, code and frames: nothing that replays noise or leads back to the rows is published.
+_LEADS_BACK = (
     types.ModuleType,
     types.FrameType,
     types.TracebackType,
@@ -44,8 +39,6 @@ _REPLAYS = (
     types.CoroutineType,
     BaseException,
 )
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
-_FORBIDDEN = (*_REPLAYS, types.FunctionType, types.MethodType)
 # Fitted attributes that common estimators set from the rows without any noise.
 _NEVER = frozenset(
     {
@@ -253,7 +246,10 @@ class NativeAdapter(CandidateAdapter):
     - ``with_budget(level)``: a clone whose cost lies below the PrivacyCurve ``level`` everywhere;
     - ``level_family(n_samples, relation)``: the LevelFamily of levels that suit it;
     - ``published_attributes``: the fitted attributes that are private outputs. Absent: all that end
-      in an underscore, but for the obvious (iteration counts, losses, copies of X).
+      in an underscore, but for the obvious (iteration counts, losses, copies of X or y wherever they lie).
+
+    What is published is made anew, whatever it lies in: estimators by their parameters and their own published
+    attributes, everything else by way of pickle, so that nothing of a larger array comes along.
 
     Notes
     -----
@@ -412,29 +408,35 @@ class NativeAdapter(CandidateAdapter):
         model = quick_clone(
             self.estimator, random_state=lambda name: RunRandomState(entropy_for(seed, "random_state", name))
         )
-        if classes is not None and getattr(model, "classes", 0) is None and "classes" in model.get_params(deep=False):
-            model.set_params(classes=classes)
+        if classes is not None and _takes_classes(model):
+            model.set_params(classes=np.array(classes, copy=True))  # its own: what it does to them stays with it
         with isolated_global_generators(seed):
             fitted = model.fit(X, y)
         fitted = model if fitted is None else fitted
-        setattr(fitted, _WITHHELD, _copies_of_rows(fitted, X, y))
+        _withhold_copies(fitted, RowCopies(X, y))
         setattr(fitted, _DECLARED, classes)
         return fitted
 
-    def published_names(self, fitted):
-        declared = getattr(fitted, "published_attributes", None)
+    def _declared_names(self, fitted):
+        """Return ``published_attributes``, of the template rather than of what a fit may have made of it, or None."""
+        declared = getattr(self.estimator, "published_attributes", None)
+        return getattr(fitted, "published_attributes", None) if declared is None else declared
+
+    def _names(self, fitted):
+        """Return the names of what may be published, not looked into yet."""
+        declared = self._declared_names(fitted)
         if declared is not None:
             return tuple(name for name in declared if name in vars(fitted))
-        withheld = getattr(fitted, _WITHHELD, frozenset())
+        withheld = _NEVER | getattr(fitted, _WITHHELD, frozenset())
         return tuple(
-            name
-            for name in vars(fitted)
-            if name.endswith("_")
-            and not name.startswith("_")
-            and name not in _NEVER
-            and name not in withheld
-            and _smuggles(vars(fitted)[name]) is None
+            name for name in vars(fitted) if name.endswith("_") and not name.startswith("_") and name not in withheld
         )
+
+    def published_names(self, fitted):
+        names = self._names(fitted)
+        if self._declared_names(fitted) is not None:
+            return names
+        return tuple(name for name in names if _smuggles(vars(fitted)[name]) is None)
 
     def publish(self, fitted):
         """Return a clone of the template that carries the private outputs of ``fitted``.
@@ -442,21 +444,22 @@ class NativeAdapter(CandidateAdapter):
         Raises
         ------
         CandidateRefusedError
-            If a declared attribute holds a generator, a module, a function or a frame.
+            If a declared attribute holds a generator, a module, a function, a frame, a frozen estimator, or what pickle
+            cannot look into.
         """
         fresh = quick_clone(self.estimator)
-        if getattr(fresh, "classes", 0) is None and "classes" in fresh.get_params(deep=False):
-            fresh.set_params(classes=fitted.get_params(deep=False)["classes"])  # public: the declared label set
-        for name in self.published_names(fitted):
-            value = vars(fitted)[name]
-            found = _smuggles(value)
-            if found is not None:
+        declared = getattr(fitted, _DECLARED, None)
+        if declared is not None and _takes_classes(fresh):
+            fresh.set_params(classes=np.array(declared, copy=True))  # not the fitted one's: a fit may have changed it
+        for name in self._names(fitted):
+            value, found = _published_value(vars(fitted)[name])
+            if found is None:
+                setattr(fresh, name, value)
+            elif self._declared_names(fitted) is not None:
                 raise CandidateRefusedError(
                     f"published_attributes of {self.name} must name private outputs; {name!r} holds {found}, which "
                     "can replay noise or reach the rows: remove it."
                 )
-            setattr(fresh, name, _published_value(value))
-        declared = getattr(fitted, _DECLARED, None)
         if declared is not None and _same_labels(getattr(fresh, "classes_", None), declared):
             fresh.classes_ = np.array(declared, copy=True)  # the public array: the type of the learned one is private
         return strip_seeds(fresh)
@@ -483,39 +486,47 @@ def _same_labels(learned, declared):
     return isinstance(learned, np.ndarray) and learned.shape == declared.shape and bool((learned == declared).all())
 
 
-def _copies_of_rows(fitted, X, y):
-    """Return the names of undeclared attributes that are X, y, or look like a copy of them."""
-    shape = getattr(X, "shape", None)
-    names = set()
-    for name, value in vars(fitted).items():
-        if value is X or (y is not None and value is y):
-            names.add(name)
-        elif isinstance(value, np.ndarray) and value.dtype != object:
-            if shape is not None and value.ndim == 2 and value.shape == tuple(shape):
-                names.add(name)
-            elif isinstance(y, np.ndarray) and value.shape == y.shape and np.array_equal(value, y):
-                names.add(name)
-            elif any(_shares(value, rows) for rows in (X, y)):
-                names.add(name)
-    return frozenset(names)
+def _takes_classes(model):
+    """Return whether ``model`` has a parameter ``classes`` that is left open."""
+    return getattr(model, "classes", 0) is None and "classes" in model.get_params(deep=False)
 
 
-def _shares(value, rows):
-    return isinstance(rows, np.ndarray) and np.may_share_memory(value, rows)
+def _withhold_copies(fitted, copies):
+    """Note on ``fitted``, and on estimators in its attributes, which attributes hold copies of rows."""
+    waiting, seen = [fitted], set()
+    while waiting:
+        model = waiting.pop()
+        if id(model) in seen or not hasattr(model, "__dict__"):
+            continue
+        seen.add(id(model))
+        names = set()
+        for name, value in vars(model).items():
+            if not is_plain(value) or isinstance(value, np.ndarray):
+                found, members = copies.in_value(value)
+                waiting += members
+                names |= {name} if found else set()
+        vars(model)[_WITHHELD] = frozenset(names)
 
 
-class _FoundError(Exception):
-    """What must not be published was met on the way."""
+def _refuse_smuggled(value):
+    if is_generator(value) or isinstance(value, _LEADS_BACK):
+        raise FoundError(type(value).__name__)
+    if is_estimator(value) and keeps_its_fit(value):
+        raise FoundError(f"{type(value).__name__}, which keeps its fit when it is cloned,")
 
 
-class _Search(pickle.Pickler):
-    """Walks through all that a pickle of a value would hold; estimators are left out, which are rebuilt instead."""
-
-    def persistent_id(self, value):
-        kind = type(value)
-        if isinstance(value, _REPLAYS) or (kind.__module__, kind.__name__) == ("torch._C", "Generator"):
-            raise _FoundError(kind.__name__)
-        return "estimator" if _is_estimator(value) else None
+def _guarded(value, work):
+    """Return ``(work(), None)``, or None and what is in ``value`` that must not be published, in words."""
+    name = type(value).__name__
+    try:
+        return work(), None
+    except FoundError as met:
+        found = str(met)
+    except SkdptuneError:
+        raise
+    except Exception:
+        return None, f"a {name} that pickle cannot look into"
+    return None, f"a {found}" if found == name else f"a {name} with a {found} inside"
 
 
 def _smuggles(value):
@@ -523,35 +534,43 @@ def _smuggles(value):
 
     Walked as far as pickle goes: a frozen distribution of scipy, say, keeps a generator two objects deep.
     """
-    if isinstance(value, _FORBIDDEN):
-        return f"a {type(value).__name__}"
-    if _is_estimator(value) or type(value) in _PLAIN or (type(value) is np.ndarray and value.dtype != object):
+    if is_plain(value):
         return None
-    try:
-        _Search(io.BytesIO(), protocol=5, buffer_callback=lambda buffer: None).dump(value)
-    except _FoundError as found:
-        return f"a {type(value).__name__} with a {found} inside"
-    except Exception:
-        return f"a {type(value).__name__} that pickle cannot look into"
-    return None
+    if isinstance(value, (types.FunctionType, types.MethodType)):
+        return f"a {type(value).__name__}"
 
+    def answer(met):
+        _refuse_smuggled(met)
+        return met if is_estimator(met) else None  # they are made anew
 
-def _is_estimator(value):
-    return hasattr(value, "get_params") and not isinstance(value, type)
+    return _guarded(value, lambda: walk(value, answer))[1]
 
 
 def _published_value(value):
-    """Rebuild estimators found in a value from parameters and fitted attributes; pass on the rest."""
-    if _is_estimator(value):
-        return NativeAdapter(value).publish(value)
-    if type(value) in (list, tuple):
-        return type(value)(_published_value(item) for item in value)
-    if type(value) is dict:
-        return {key: _published_value(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        if value.dtype == object:
-            rebuilt = np.empty(value.shape, dtype=object)
-            rebuilt.flat[:] = [_published_value(item) for item in value.flat]
-            return rebuilt
-        return np.array(value, copy=True)  # a view would carry its base, maybe X, along
-    return value
+    """Return ``value`` made anew and None, or None and what is in it that must not be published.
+
+    Estimators come back by their parameters and published attributes, everything else by way of pickle.
+    """
+    if isinstance(value, (types.FunctionType, types.MethodType)):
+        return None, f"a {type(value).__name__}"
+    if is_plain(value):
+        return (np.array(value, copy=True) if isinstance(value, np.ndarray) else value), None  # a view has a base
+    twins = {}
+
+    def answer(met):
+        _refuse_smuggled(met)
+        if is_estimator(met):
+            if id(met) not in twins:
+                twins[id(met)] = NativeAdapter(met).publish(met)
+            return twins[id(met)]
+        return _own_tensor(met)
+
+    return _guarded(value, lambda: rebuilt(value, answer))
+
+
+def _own_tensor(value):
+    """Return a copy of a torch tensor that is a part of a larger one, which its pickle would hold; else None."""
+    storage = getattr(value, "untyped_storage", None)
+    if storage is None or type(value).__module__.partition(".")[0] != "torch":
+        return None
+    return value.detach().clone() if storage().nbytes() > value.numel() * value.element_size() else None

@@ -1,7 +1,9 @@
 """Pipelines: the sum of their private steps; free steps are free, everything else is refused."""
 
+import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 
 from skdptune._exceptions import CandidateRefusedError, PricingError
 from skdptune.candidates._protocol import (
@@ -11,6 +13,7 @@ from skdptune.candidates._protocol import (
     has_adapter,
     largest_below,
 )
+from skdptune.candidates._rehearsal import N_ROWS, made_up_batches
 from skdptune.candidates._seeding import entropy_for
 from skdptune.candidates._stateless import (
     StatelessAdapter,
@@ -113,6 +116,45 @@ class PipelineAdapter(CandidateAdapter):
             except CandidateRefusedError as error:
                 raise CandidateRefusedError(f"step {name!r}: {error}") from error
             width = adapter.n_features_out(width)
+
+    def rehearse(self, batches, n_samples, classes, certain=True):
+        """Send batches of made-up rows through the free steps, as far as they go, before anything is spent.
+
+        Each declared function is tried where it stands, also inside a ColumnTransformer, a FeatureUnion or a pipeline
+        within this one; each private step that they reach is checked against the width it will meet.
+
+        Parameters
+        ----------
+        batches : list
+            Of rows like those of the search; see :func:`~skdptune.candidates._rehearsal.made_up_batches`.
+        n_samples : int
+        classes : ndarray of shape (n_classes,) or None
+        certain : bool, default=True
+            Whether the rows of the search are of the same kind for certain.
+
+        Returns
+        -------
+        list, bool
+            What comes out, for the steps behind this one; empty where that is not known.
+
+        Raises
+        ------
+        CandidateRefusedError
+            If a declared function mixes rows, or if every try would fail, whatever the rows hold.
+        """
+        for name, adapter in self.adapters:
+            if not batches:
+                break
+            try:
+                if adapter.free:
+                    batches, certain = adapter.rehearse(batches, certain)
+                elif isinstance(adapter, PipelineAdapter):
+                    batches, certain = adapter.rehearse(batches, n_samples, classes, certain)
+                else:
+                    batches, certain = _behind(adapter, batches, n_samples, classes, certain)
+            except CandidateRefusedError as error:
+                raise CandidateRefusedError(f"step {name!r}: {error}") from None
+        return batches, certain
 
     def n_features_out(self, n_features):
         for _, adapter in self.adapters:
@@ -239,6 +281,26 @@ class PipelineAdapter(CandidateAdapter):
     def publish(self, fitted):
         steps = dict(fitted.steps)
         return self._assembled({name: a.publish(steps[name]) for name, a in self.adapters})
+
+
+def _behind(adapter, batches, n_samples, classes, certain):
+    """Check a private step against made-up rows that reach it; return such as may come out of it."""
+    shapes = {np.shape(batch) for batch in batches}
+    tags = get_tags(adapter.estimator).input_tags
+    if not certain or len(shapes) != 1 or tags.string or tags.one_d_array:
+        return [], False
+    (shape,) = shapes
+    if len(shape) < 2:
+        raise CandidateRefusedError(
+            f"{adapter.name} must be given rows of columns; the steps before it make an array of shape {shape} of "
+            f"{N_ROWS} made-up rows. Let them return one row for each row: X[:, [0]], not X[:, 0]."
+        )
+    if len(shape) != 2:
+        return [], False
+    adapter.check_data(n_samples, shape[1], classes)
+    width = adapter.n_features_out(shape[1])
+    # what a private step releases of rows is an array of numbers
+    return ([], False) if width is None else (made_up_batches(np.zeros((1, width))), True)
 
 
 def _is_pure(family):

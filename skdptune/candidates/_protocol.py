@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from skdptune._exceptions import CandidateRefusedError, PricingError
 from skdptune.accounting._relations import check_relation
+from skdptune.candidates._seeding import refuse_kept_fits
 
 __all__ = ["CandidateAdapter", "LevelFamily", "find_adapter", "largest_below", "register"]
 
@@ -319,7 +320,8 @@ def find_adapter(estimator):
     Raises
     ------
     CandidateRefusedError
-        If nothing states what a fit would cost, naming the private alternative where one is known.
+        If nothing states what a fit would cost, naming the private alternative where one is known; or if a part stays
+        as it was trained when it is cloned (``sklearn.frozen.FrozenEstimator``).
 
     Examples
     --------
@@ -333,6 +335,7 @@ def find_adapter(estimator):
         raise CandidateRefusedError(
             f"estimator must be an instance; got the class {estimator.__name__}: write {estimator.__name__}(...)."
         )
+    refuse_kept_fits(estimator)
     hook = getattr(type(estimator), "__skdptune_adapter__", None)
     if hook is not None:
         return hook(estimator)

@@ -14,22 +14,28 @@ import random
 import secrets
 import threading
 import weakref
+from collections import deque
+from collections.abc import Mapping
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from skdptune._exceptions import CandidateRefusedError
+from skdptune.candidates._contents import FoundError, is_estimator, is_generator, is_plain, walk
 
 __all__ = [
     "RunRandomState",
     "clear_random_states",
     "entropy_for",
     "hold_global_generators",
+    "is_seed_name",
     "isolated_global_generators",
+    "keeps_its_fit",
     "params_of",
     "quick_clone",
     "random_state_names",
     "refuse_hidden_seeds",
+    "refuse_kept_fits",
     "release_global_generators",
     "set_random_states",
     "strip_seeds",
@@ -154,7 +160,7 @@ def quick_clone(estimator, overrides=None, random_state=None):
     RBFSampler(gamma=2.0)
     """
     overrides = overrides or {}
-    if type(estimator).__sklearn_clone__ is BaseEstimator.__sklearn_clone__:
+    if getattr(type(estimator), "__sklearn_clone__", None) is BaseEstimator.__sklearn_clone__:
         params = {**params_of(estimator), **overrides}
         if all(isinstance(value, _PLAIN) for value in params.values()) and not any("__" in n for n in overrides):
             for name in params:
@@ -210,14 +216,19 @@ def set_random_states(estimator, seed):
     return estimator
 
 
-_SEED_NAMES = frozenset({"seed", "rng", "generator", "random_seed", "bit_generator"})
-_GENERATORS_TYPES = (
-    np.random.RandomState,
-    np.random.Generator,
-    np.random.BitGenerator,
-    np.random.SeedSequence,
-    random.Random,
-)
+_SEED_ENDINGS = ("seed", "seeds", "rng", "rngs", "prng", "prng_key", "random_key", "generator", "generators", "entropy")
+
+
+def is_seed_name(name):
+    """Return whether a parameter of this name is taken to fix randomness: noise_seed, rng, shuffle_random_state, ...
+
+    Examples
+    --------
+    >>> [is_seed_name(name) for name in ("noiseSeed", "base__rng", "random_state_", "seed_of_garden")]
+    [True, True, True, False]
+    """
+    last = name.rpartition("__")[2].lower().rstrip("_")
+    return last.endswith((*_SEED_ENDINGS, "random_state", "random_states", "randomstate"))
 
 
 def refuse_hidden_seeds(estimator):
@@ -226,8 +237,9 @@ def refuse_hidden_seeds(estimator):
     Raises
     ------
     CandidateRefusedError
-        For a generator in a parameter that is not called ``random_state``, a parameter called ``seed``, ``rng``
-        or the like that is set, and seeded estimators inside lists, tuples or dicts of parameters.
+        For a generator in a parameter that is not called ``random_state``, however deep it lies; a parameter that
+        is set and whose name ends in ``seed``, ``rng``, ``generator``, ``random_state`` or the like; and seeded
+        estimators inside lists, tuples or dicts of parameters.
 
     Examples
     --------
@@ -238,11 +250,15 @@ def refuse_hidden_seeds(estimator):
     for name, value in params_of(estimator, deep=True).items():
         if name in replaced:
             continue
-        last = name.rpartition("__")[2]
-        if isinstance(value, _GENERATORS_TYPES) or (last in _SEED_NAMES and value is not None):
+        if is_generator(value) or (value is not None and is_seed_name(name)):
             _refuse_seed(estimator, name, "a seed or generator that every run would share")
-        if isinstance(value, (list, tuple, dict)) and not name.endswith("steps") and _holds_seed(value):
+        if is_plain(value) or is_estimator(value) or isinstance(value, type) or name.rpartition("__")[2] == "steps":
+            continue  # members and steps are among the names
+        if _holds_seed(value):
             _refuse_seed(estimator, name, "a seeded estimator or generator inside a container")
+        if _holds_generator(value):
+            what = f"a {type(value).__name__} with a generator inside"
+            _refuse_seed(estimator, name, f"{what} that every run would share")
 
 
 def _refuse_seed(estimator, name, what):
@@ -253,22 +269,125 @@ def _refuse_seed(estimator, name, what):
 
 
 def _holds_seed(value, depth=4):
-    if isinstance(value, _GENERATORS_TYPES):
+    if is_generator(value):
         return True
     if depth == 0:
         return False
-    if isinstance(value, dict):
-        return any(_holds_seed(item, depth - 1) for item in value.values())
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Mapping):
+        named = any(isinstance(key, str) and is_seed_name(key) and value[key] is not None for key in value)
+        return named or any(_holds_seed(item, depth - 1) for item in value.values())
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
         return any(_holds_seed(item, depth - 1) for item in value)
-    if hasattr(value, "get_params") and not isinstance(value, type):
-        params = value.get_params(deep=True)
-        names = set(random_state_names(value))
-        return any(
-            v is not None and (n in names or n.rpartition("__")[2] in _SEED_NAMES or isinstance(v, _GENERATORS_TYPES))
-            for n, v in params.items()
-        )
+    return is_estimator(value) and _is_seeded(value)
+
+
+def _is_seeded(estimator):
+    names = set(random_state_names(estimator))
+    return any(
+        value is not None and (name in names or is_seed_name(name) or is_generator(value))
+        for name, value in params_of(estimator, deep=True).items()
+    )
+
+
+def _holds_generator(value):
+    """Return whether a generator lies anywhere in ``value`` where pickle gets.
+
+    A frozen distribution of scipy, say, keeps one: all tries of a worker would start from the same copy of it.
+    """
+
+    def answer(met):
+        if is_generator(met) or (is_estimator(met) and _is_seeded(met)):
+            raise FoundError
+        return met if is_estimator(met) or _is_module_of_torch(met) else None
+
+    try:
+        walk(value, answer)
+    except FoundError:
+        return True
+    except Exception:  # a lambda or a lock: nothing is known about it
+        return False
     return False
+
+
+def _is_module_of_torch(value):
+    return any(kind.__module__.startswith("torch.nn.modules") for kind in type(value).__mro__)
+
+
+def refuse_kept_fits(estimator):
+    """Refuse estimators that stay as they were trained when they are cloned, in any place of ``estimator``.
+
+    Raises
+    ------
+    CandidateRefusedError
+        Naming the place: a ``sklearn.frozen.FrozenEstimator``, an estimator whose ``__sklearn_clone__`` hands out
+        itself or something trained, or a trained one inside a dict, which ``clone`` copies as it is.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> refuse_kept_fits(DummyClassifier().fit([[0.0]], [1]))  # its clones know nothing
+    """
+    _refuse_kept(estimator, "estimator", False, set())
+
+
+def _refuse_kept(value, place, copied, seen):
+    """Look through an estimator or a container; ``copied`` says that ``clone`` would copy it as it is."""
+    if is_plain(value) or isinstance(value, type) or id(value) in seen:
+        return
+    seen.add(id(value))
+    if is_estimator(value) and (keeps_its_fit(value) or (copied and _is_trained(value))):
+        raise CandidateRefusedError(
+            f"{place} ({type(value).__name__}) stays as it was trained when it is cloned, so no try would train it, "
+            "and what it has learned from rows would be published unpaid: pass the unfitted estimator instead."
+        )
+    for name, part, as_it_is in _parts_of(value, place):
+        _refuse_kept(part, name, copied or as_it_is, seen)
+
+
+def _parts_of(value, place):
+    """Yield (place, part, whether ``clone`` copies it as it is) of an estimator or a container."""
+    if is_estimator(value):
+        yield from ((name, part, False) for name, part in params_of(value).items())
+    elif isinstance(value, Mapping):
+        yield from ((str(key), part, True) for key, part in value.items())
+    elif isinstance(value, deque) or (isinstance(value, np.ndarray) and value.dtype == object):
+        yield from ((place, part, True) for part in (value if isinstance(value, deque) else value.flat))
+    elif isinstance(value, tuple) and value and isinstance(value[0], str):  # a named step or member
+        yield from ((value[0], part, False) for part in value[1:])
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from ((place, part, False) for part in value)
+
+
+def keeps_its_fit(estimator):
+    """Return whether ``clone`` hands out the estimator itself, a part of it, or something that has been trained.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> keeps_its_fit(FrozenEstimator(DummyClassifier())), keeps_its_fit(DummyClassifier())
+    (True, False)
+    """
+    own = getattr(estimator, "__sklearn_clone__", None)
+    if own is None or (
+        getattr(own, "__func__", None) is BaseEstimator.__sklearn_clone__ and own.__self__ is estimator
+    ):
+        return False  # made of its class and parameters
+    twin = clone(estimator)
+    if twin is estimator or _learned(twin):
+        return True
+    parts = {id(part) for part in getattr(estimator, "__dict__", {}).values() if is_estimator(part)}
+    return any(id(part) in parts for part in getattr(twin, "__dict__", {}).values())
+
+
+def _learned(estimator):
+    """Return the names that scikit-learn takes for signs of a fit."""
+    return {name for name in getattr(estimator, "__dict__", {}) if name.endswith("_") and not name.startswith("__")}
+
+
+def _is_trained(estimator):
+    """Return whether ``estimator`` has more of such names than a clone made of its class and parameters."""
+    return bool(_learned(estimator) - _learned(clone(estimator)))
 
 
 def clear_random_states(estimator):

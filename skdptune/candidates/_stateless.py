@@ -15,7 +15,8 @@ FeatureHasher,              always, except ``input`` other than ``"content"`` (i
 HashingVectorizer           callables that are not declared by :func:`row_wise`
 OneHotEncoder               ``categories`` listed, ``handle_unknown="ignore"`` (an error or a warning
                             would depend on a row), no frequency limits (they count rows)
-OrdinalEncoder              ``categories`` listed, ``handle_unknown="use_encoded_value"``, no limits
+OrdinalEncoder              ``categories`` listed, ``handle_unknown="use_encoded_value"``, no limits, and an
+                            ``unknown_value`` that is a number (NaN would fail a private step for one row)
 SimpleImputer               ``strategy="constant"``, ``keep_empty_features=True`` (else columns without
                             a value are dropped), ``add_indicator=False``
 RBFSampler                  ``gamma`` a number (``"scale"`` reads the variance of X)
@@ -58,6 +59,15 @@ from sklearn.random_projection import GaussianRandomProjection
 from skdptune._exceptions import CandidateRefusedError, InvalidTypeError
 from skdptune._validation import describe, invalid_type
 from skdptune.candidates._protocol import CandidateAdapter, has_adapter
+from skdptune.candidates._rehearsal import (
+    Trial,
+    declared_functions,
+    is_declared,
+    made_up_batches,
+    place_of,
+    quietly,
+    unfit,
+)
 from skdptune.candidates._seeding import set_random_states, strip_seeds
 
 __all__ = [
@@ -91,7 +101,10 @@ class RowWise:
 
     def __call__(self, X, *args, **kwargs):
         out = self.func(X, *args, **kwargs)
-        if _row_count(out) != _row_count(X):
+        if out is None:
+            raise TypeError(f"{self!r} returned None, not rows")  # the usual slip: no return statement
+        # a document is one row, whatever its words are
+        if not isinstance(X, (str, bytes)) and _row_count(out) != _row_count(X):
             raise CandidateRefusedError(
                 f"{self!r} was declared row-wise and must return one row for each row it gets; it "
                 "changed the number of rows: remove the function or declare it no more."
@@ -140,15 +153,11 @@ def row_wise(func):
     True
     """
     if isinstance(func, FunctionTransformer):
-        inner = func.func if _is_declared(func.func) else row_wise(func.func)
+        inner = func.func if is_declared(func.func) else row_wise(func.func)
         return clone(func).set_params(func=inner)
     if not callable(func):
         raise invalid_type("func", "a callable or a FunctionTransformer", func)
     return RowWise(func)
-
-
-def _is_declared(func):
-    return getattr(func, "row_wise", False) is True
 
 
 def _is_elementwise_ufunc(func):
@@ -160,7 +169,7 @@ def _always(step):
 
 
 def _function_transformer(step):
-    if step.func is None or _is_declared(step.func):
+    if step.func is None or is_declared(step.func):
         return None
     if _is_elementwise_ufunc(step.func) and not step.kw_args:
         return None
@@ -176,7 +185,7 @@ def _hashing_vectorizer(step):
         return "input must be 'content', other inputs open files; read the text beforehand"
     for name in ("preprocessor", "tokenizer", "analyzer"):
         func = getattr(step, name)
-        if callable(func) and not _is_declared(func):
+        if callable(func) and not is_declared(func):
             return (
                 f"{name} is a function that is not declared row-wise; write "
                 f"{name}=skdptune.candidates.row_wise(...) if it keeps nothing between documents"
@@ -195,6 +204,16 @@ def _encoder(step, handle_unknown):
     if step.min_frequency is not None or step.max_categories is not None:
         return "min_frequency and max_categories count rows; set both to None"
     return None
+
+
+def _ordinal_encoder(step):
+    value = step.unknown_value
+    if step.handle_unknown == "use_encoded_value" and (value is None or value != value):
+        return (
+            f"unknown_value={value!r} sends one row with an unlisted category into the private step as a missing value, "
+            "on which it may fail; set it to a number, e.g. -1"
+        )
+    return _encoder(step, "use_encoded_value")
 
 
 def _imputer(step):
@@ -276,7 +295,7 @@ _RULES = {
         needs_columns=False,
     ),
     OneHotEncoder: _Rule(lambda step: _encoder(step, "ignore"), _ENCODER_PARAMS),
-    OrdinalEncoder: _Rule(lambda step: _encoder(step, "use_encoded_value"), _ENCODER_PARAMS),
+    OrdinalEncoder: _Rule(_ordinal_encoder, _ENCODER_PARAMS | {"unknown_value"}),
     SimpleImputer: _Rule(_imputer, frozenset({"strategy", "keep_empty_features", "add_indicator"})),
     RBFSampler: _Rule(_rbf_sampler, frozenset({"gamma"})),
     GaussianRandomProjection: _Rule(_projection, frozenset({"n_components"})),
@@ -464,25 +483,62 @@ class StatelessAdapter(CandidateAdapter):
             raise CandidateRefusedError(f"{self.name} is refused: {reason}.")
 
     def check_data(self, n_samples, n_features, classes):
-        """Try a declared function on made-up rows: alone, each must give what it gives among others."""
-        func = getattr(self.estimator, "func", None)
-        if type(self.estimator) is not FunctionTransformer or not _is_declared(func):
+        """Try the declared functions on made-up rows: alone, each must give what it gives among others."""
+        if not declared_functions(self.estimator) or not isinstance(n_features, int):
             return
-        kwargs = self.estimator.kw_args or {}
-        rows = np.random.RandomState(0).uniform(0.1, 0.9, size=(5, n_features))
+        trial = Trial(self.estimator)
+        batches = made_up_batches(np.zeros((1, n_features)))
         try:
-            together = np.asarray(func(rows.copy(), **kwargs))
-            alone = np.concatenate([np.asarray(func(rows[i : i + 1], **kwargs)) for i in range(5)])
-            same = together.shape == alone.shape and np.allclose(together, alone, equal_nan=True)
+            with quietly():
+                fitted = StatelessAdapter(trial.step).fit(batches[0], None, classes=None, seed=0)
         except CandidateRefusedError:
             raise
         except Exception:
-            return  # made for frames, text or named columns: the declaration stands by itself
-        if not same:
-            raise CandidateRefusedError(
-                f"func of FunctionTransformer was declared row-wise, but {func!r} gives a row another "
-                "value when other rows are present: use public constants instead of statistics of X."
-            )
+            return  # made for frames or text: tried on such rows, or the declaration stands by itself
+        trial.run(fitted, batches, same_kind=False)
+
+    def rehearse(self, batches, certain):
+        """Try the step on batches of made-up rows like those that reach it.
+
+        Parameters
+        ----------
+        batches : list
+            See :func:`made_up_batches`.
+        certain : bool
+            Whether the rows of the search are of the same kind for certain.
+
+        Returns
+        -------
+        list, bool
+            The transformed batches, as far as the step takes them, and whether those are like the rows to come.
+
+        Raises
+        ------
+        CandidateRefusedError
+            If a declared function mixes rows, or if every try would fail, whatever the rows hold.
+        """
+        trial = Trial(self.estimator)
+        try:
+            with quietly():
+                fitted = StatelessAdapter(trial.step).fit(batches[0], None, classes=None, seed=0)
+        except CandidateRefusedError:
+            raise
+        except Exception as error:
+            self._refuse_unfit(error, certain and not trial.stood_in)
+            return [], False
+        outs = trial.run(fitted, batches, same_kind=certain)
+        if certain and trial.stood_in:  # by itself, without what stood in for it, does it fit?
+            try:
+                with quietly():
+                    self.fit(batches[0], None, classes=None, seed=0)
+            except Exception as error:
+                self._refuse_unfit(error, certain)
+        return outs, certain and not trial.stood_in and len(outs) == len(batches)
+
+    def _refuse_unfit(self, error, certain):
+        """Every try fits a free step on the same made-up row: what fails on it fails in all of them."""
+        if certain:
+            raise CandidateRefusedError(unfit(self.name, error)) from None
 
     def privacy_params(self):
         return self._rule.params
@@ -515,6 +571,7 @@ class StatelessAdapter(CandidateAdapter):
 
     def assumptions(self, relation):
         sentences = [f"{self.name} can be applied to every row that may occur (types, finite values)."]
-        if _is_declared(getattr(self.estimator, "func", None)):
-            sentences.append(f"{self.estimator.func!r} treats every row by itself, as declared.")
+        for path, func in declared_functions(self.estimator).items():
+            place = place_of(path)
+            sentences.append(f"{f'{place}: ' if place else ''}{func!r} treats every row by itself, as declared.")
         return tuple(sentences)

@@ -6,7 +6,7 @@ __all__ = ["CurvesDisplay"]
 
 
 class CurvesDisplay:
-    """A display whose lines come from a dictionary ``curves``; subclasses say what they look like in ``_draw``."""
+    """A display with one line for each of several curves; subclasses say what they look like in ``_draw``."""
 
     _LEGEND_PLACE = "best"
 
@@ -35,13 +35,22 @@ class CurvesDisplay:
         MissingDependencyError
             Without matplotlib.
         """
+        return self._plot(ax, name, legend, line_kwargs)
+
+    def _plot(self, ax, name, legend, line_kwargs, **options):
+        own = ax is None
         ax = drawing.axes_for(f"{type(self).__name__}.plot", ax)
-        self.lines_ = self._draw(ax, f"{name}: " if name else "", line_kwargs)
+        self.lines_ = self._draw(ax, f"{name}: " if name else "", line_kwargs, **options)
         self.line_ = next(iter(self.lines_.values()))
         drawing.legend_for(ax, legend, loc=self._LEGEND_PLACE)
         self.ax_, self.figure_ = ax, ax.figure
+        if own:
+            drawing.tighten(self.figure_)
         return self
 
     def _draw(self, ax, prefix, line_kwargs):
-        """Draw one line for each curve, set up the axes, and return the lines by name."""
+        """Draw one line for each curve, set up the axes, and return the lines by name.
+
+        Further options are those that a subclass' ``plot`` hands to ``_plot``.
+        """
         raise NotImplementedError

@@ -17,13 +17,13 @@ __all__ = [
     "axes_for",
     "check_axes",
     "foreground",
+    "label_down",
+    "label_up",
     "legend_for",
     "number",
     "one_line",
     "pyplot",
     "room",
-    "round_down",
-    "round_up",
     "style_for",
     "tighten",
     "titled",
@@ -151,33 +151,31 @@ def tighten(figure):
         figure.tight_layout()
 
 
-def round_up(value, digits=3):
-    """Return ``value`` as text with ``digits`` decimals, never smaller than it is, by however little.
+def label_up(value):
+    """Return a price as text for a figure: three decimals, never smaller than it is, by however little.
 
-    What is smaller than one in the last place has ``digits`` significant digits instead: an epsilon of 1e-7 is not
-    shown as 0.001. Numbers are taken for the shortest decimals that stand for them: 0.1 is a tenth.
+    What is smaller than 0.001 has three significant digits instead: an epsilon of 1e-7 is not shown as 0.001. Numbers
+    are taken for the shortest decimals that stand for them: 0.1 is a tenth.
 
     Examples
     --------
-    >>> round_up(1.8361), round_up(0.1), round_up(float("inf"))
+    >>> label_up(1.8361), label_up(0.1), label_up(float("inf"))
     ('1.837', '0.100', 'inf')
-    >>> round_up(1.0000000000000002), round_up(1.234e-7), round_up(0.0)
+    >>> label_up(1.0000000000000002), label_up(1.234e-7), label_up(0.0)
     ('1.001', '1.24e-07', '0.000')
     """
-    if 0 < value < 10.0**-digits:
-        return significant_up(value, digits)
-    return decimals(value, digits, up=True)
+    return significant_up(value) if 0 < value < 1e-3 else decimals(value, 3, up=True)
 
 
-def round_down(value, digits=3):
-    """Return ``value`` as text with ``digits`` decimals, never larger than it is, by however little.
+def label_down(value):
+    """Return a lower bound as text for a figure: three decimals, never larger than it is, by however little.
 
     Examples
     --------
-    >>> round_down(0.8999), round_down(0.1), round_down(0.9999999999999999), round_down(1e-7)
+    >>> label_down(0.8999), label_down(0.1), label_down(0.9999999999999999), label_down(1e-7)
     ('0.899', '0.100', '0.999', '0.000')
     """
-    return decimals(value, digits, up=False)
+    return decimals(value, 3, up=False)
 
 
 def number(value):

@@ -346,7 +346,7 @@ class PlanDisplay:
         x = np.array([row[self.cost] for row in self.rows], dtype=float)
         y = np.arange(x.size)
         best = "single_run_epsilon" == self.cost
-        word = drawing.round_down if best else drawing.round_up  # what is left down, what is charged up
+        word = drawing.label_down if best else drawing.label_up  # what is left down, what is charged up
         line = drawing.one_line(ax, x, y, "_rows", line_kwargs, linestyle="none", markevery=1, markersize=7)
         self.lines_ = {"rows": line}
         colour = drawing.foreground(ax)

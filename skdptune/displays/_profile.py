@@ -8,6 +8,7 @@ from skdptune._validation import check_real
 from skdptune.accounting.selection import SelectedCurve
 from skdptune.displays import _drawing as drawing
 from skdptune.displays import _sources as sources
+from skdptune.displays._base import CurvesDisplay
 from skdptune.displays._points import asked_deltas, profile_points
 
 __all__ = ["PrivacyProfileDisplay"]
@@ -15,7 +16,7 @@ __all__ = ["PrivacyProfileDisplay"]
 _LOWER = "certified lower bound"
 
 
-class PrivacyProfileDisplay:
+class PrivacyProfileDisplay(CurvesDisplay):
     """Privacy profiles: the delta that holds at each epsilon, on a logarithmic scale.
 
     Make one with :meth:`from_estimator`, :meth:`from_spent` or :meth:`from_curve`; what they compute is stored in
@@ -130,6 +131,8 @@ class PrivacyProfileDisplay:
         Parameters
         ----------
         spent : PrivacySpent
+            One made with a test score (``released.privacy_spent``) is drawn as "search and test score"; closed form and
+            lower bound are those of the search, which costs no more.
         delta : float, optional
             Where epsilons are marked. None: ``spent.default_delta``, at which the report states the price: the search's
             own ``delta``, else the largest power of ten that is at most 1 / (10 n_samples). (Of a search with
@@ -145,14 +148,10 @@ class PrivacyProfileDisplay:
         """
         drawing.pyplot(f"{cls.__name__}.from_spent")
         delta = sources.marked_delta(spent) if delta is None else delta
-        extra = {"single run": spent.single_run} if single_run else {}
-        closed = sources.closed_form_spent(spent) if closed_form else None
-        if closed is not None:
-            extra["closed form"] = closed
+        curves = sources.curves_of(spent, single_run=single_run, closed_form=closed_form)
         runs = spent.row_curves if lower_bound and spent.refit is None else ()
-        return cls._from_parts(
-            {"whole search": spent.curve, **extra}, runs, spent.run_count, delta, delta_min, n_points
-        ).plot(ax=ax, **plot_options)
+        display = cls._from_parts(curves, runs, spent.run_count, delta, delta_min, n_points)
+        return display.plot(ax=ax, **plot_options)
 
     @classmethod
     def from_curve(
@@ -250,25 +249,23 @@ class PrivacyProfileDisplay:
         MissingDependencyError
             Without matplotlib.
         """
-        ax = drawing.axes_for(f"{type(self).__name__}.plot", ax)
-        prefix = f"{name}: " if name else ""
+        return self._plot(ax, name, legend, line_kwargs, delta_min=delta_min)
+
+    def _draw(self, ax, prefix, line_kwargs, delta_min):
         ax.set_yscale("log")
-        self.lines_ = {}
+        lines = {}
         for label, (epsilon, delta) in self.profiles.items():
             text = prefix + label + self._price(label) + ("" if np.any(delta > 0) else " (delta 0 everywhere)")
-            self.lines_[label] = drawing.one_line(ax, epsilon, delta, text, line_kwargs)
-        self.line_ = next(iter(self.lines_.values()))
+            lines[label] = drawing.one_line(ax, epsilon, delta, text, line_kwargs)
         self.lower_bound_ = self._draw_lower_bound(ax, prefix)
-        self.marks_ = self._draw_marks(ax)
-        self._frame(ax, delta_min)
-        drawing.legend_for(ax, legend)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        self.marks_ = self._draw_marks(ax, lines)
+        self._frame(ax, delta_min, lines)
+        return lines
 
     def _price(self, label):
         if not self.marks or label not in self.marks:
             return ""
-        return f", epsilon {drawing.round_up(self.marks[label])}"  # to the private side
+        return f", epsilon {drawing.label_up(self.marks[label])}"  # to the private side
 
     def _draw_lower_bound(self, ax, prefix):
         if self.lower_bound is None:
@@ -277,27 +274,28 @@ class PrivacyProfileDisplay:
         style = {"linestyle": "none", "marker": "|", "markersize": 11, "markeredgewidth": 1.6}
         return ax.plot(epsilon, delta, color=drawing.foreground(ax), label=prefix + _LOWER, **style)[0]
 
-    def _draw_marks(self, ax):
+    def _draw_marks(self, ax, lines):
         """Mark where the profiles reach the marked delta."""
         if self.marked_delta is None:
             return []
         ax.axhline(self.marked_delta, color=drawing.foreground(ax), **drawing.HAIRLINE)
         marks = []
         for label, epsilon in (self.marks or {}).items():
-            if math.isfinite(epsilon) and label in self.lines_:
-                line = self.lines_[label]
+            if math.isfinite(epsilon) and label in lines:
+                line = lines[label]
                 look = {"marker": line.get_marker(), "color": line.get_color(), "markerfacecolor": "none"}
                 look |= {"markersize": 9, "markeredgewidth": 1.6, "linestyle": "none"}
                 marks += ax.plot([epsilon], [self.marked_delta], **look)
         return marks
 
-    def _frame(self, ax, delta_min):
+    def _frame(self, ax, delta_min, own):
         positive = np.concatenate([delta[delta > 0] for _, delta in self.profiles.values()] or [[]])
         low = delta_min or (float(positive.min()) if positive.size else 1e-10)
-        lines = [line.get_xdata() for line in ax.get_lines() if line.get_gid() == self.line_.get_gid()]
+        gid = next(iter(own.values())).get_gid()
+        lines = [line.get_xdata() for line in ax.get_lines() if line.get_gid() == gid]  # other displays' as well
         right = max([float(np.nanmax(x)) for x in lines if np.size(x)], default=1.0)
         ax.set_xlim(0.0, 1.02 * right if right > 0 else 1.0)
-        ax.set_ylim(min(low, ax.get_ylim()[0]) if len(lines) > len(self.lines_) else low, 1.5)
+        ax.set_ylim(min(low, ax.get_ylim()[0]) if len(lines) > len(own) else low, 1.5)
         ax.set_xlabel("epsilon (nats)")
         ax.set_ylabel("delta")
         title = f"Privacy profile, {self.relation}" if self.relation else "Privacy profile"

@@ -79,10 +79,7 @@ class RdpCurveDisplay(CurvesDisplay):
         """
         drawing.pyplot(f"{cls.__name__}.from_estimator")
         spent = sources.spent_by(estimator, n_samples)
-        curves = {"whole search": spent.curve, **({"single run": spent.single_run} if single_run else {})}
-        closed = sources.closed_form_spent(spent) if closed_form else None
-        if closed is not None:
-            curves["closed form"] = closed
+        curves = sources.curves_of(spent, single_run=single_run, closed_form=closed_form)
         return cls.from_curve(curves, orders=orders, ax=ax, **plot_options)
 
     @classmethod

@@ -135,7 +135,7 @@ class RunCountDisplay:
         runs = _run_numbers(int(max_runs))
         return cls({name: _data(count, runs) for name, count in named.items()}).plot(kind=kind, ax=ax, **plot_options)
 
-    def plot(self, ax=None, *, kind=None, legend=True, **line_kwargs):
+    def plot(self, ax=None, *, kind=None, stacked=False, legend=True, **line_kwargs):
         """Draw the distributions.
 
         Parameters
@@ -143,7 +143,9 @@ class RunCountDisplay:
         ax : matplotlib Axes, or sequence of three of them, optional
             Where to draw; None: in a new figure. One for each panel.
         kind : {"pmf", "tail", "quantile"}, optional
-            One panel. None: all three, side by side.
+            One panel. None: all three.
+        stacked : bool, default=False
+            In a new figure, three panels below one another instead of side by side: for narrow pages and phones.
         legend : bool, default=True
         **line_kwargs
             For every line.
@@ -163,8 +165,9 @@ class RunCountDisplay:
         kinds = KINDS if kind is None else (check_choice("kind", kind, KINDS, "None draws all three."),)
         own = ax is None
         if own:
-            size = (3.9 * len(kinds), 3.9) if len(kinds) > 1 else (5.6, 4.2)
-            _, ax = plt.subplots(1, len(kinds), figsize=size, squeeze=False)
+            rows, columns = (len(kinds), 1) if stacked else (1, len(kinds))
+            size = (3.9 * columns, 3.9) if columns > 1 else (5.6, 4.2 * rows)
+            _, ax = plt.subplots(rows, columns, figsize=size, squeeze=False)
         axes = np.ravel(np.asarray(ax, dtype=object))
         if axes.size != len(kinds):
             expected = f"{len(kinds)} axes, one for each of {', '.join(kinds)}"
@@ -188,8 +191,8 @@ class RunCountDisplay:
         for name, data in self.counts.items():
             runs, values = data["runs"], data[kind]
             few = runs.size <= 25
-            # between whole numbers nothing is defined: a tail stays, probabilities are points on a thin line
-            shape = {"drawstyle": "steps-post"} if kind == "tail" else {"linewidth": 1.0}
+            # between whole numbers nothing is defined: a tail stays, probabilities are as wide as their number
+            shape = {"drawstyle": "steps-post"} if kind == "tail" else {"drawstyle": "steps-mid", "linewidth": 1.0}
             label = name if kind == "pmf" else self._remark(name, _within(data["runs_99"]))
             self.lines_[kind, name] = drawing.one_line(
                 ax, runs, values, label, line_kwargs, **shape, **({"markevery": 1} if few else {})
@@ -217,7 +220,7 @@ class RunCountDisplay:
         from matplotlib.ticker import NullLocator
 
         for name, data in self.counts.items():
-            quantile = drawing.round_down(data["expected_quantile"])  # not better than it is
+            quantile = drawing.label_down(data["expected_quantile"])  # not better than it is
             label = self._remark(name, f"expected quantile {quantile}")
             self.lines_[kind, name] = drawing.one_line(ax, data["share"], data["success"], label, line_kwargs)
         ax.set_xscale("log")

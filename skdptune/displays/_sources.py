@@ -11,7 +11,7 @@ from skdptune.accounting._exact import exact_epsilon
 from skdptune.accounting.selection import SelectedCurve
 
 __all__ = ["closed_form_of", "closed_form_spent", "common_relation", "lower_bound", "marked_delta", "named_curves"]
-__all__ += ["beside", "check_search", "spent_by"]
+__all__ += ["beside", "check_search", "curves_of", "spent_by"]
 
 
 def named_curves(curve, name):
@@ -89,7 +89,7 @@ def closed_form_of(curve):
 
 
 def closed_form_spent(spent):
-    """Return the same for a whole search, the dearest kind of row and the refit included, or None."""
+    """Return the same for a whole search, or None: dearest kind of row and refit included, a test score not."""
     try:
         priced = [best_of(row, spent.run_count, method="closed_form") for row in spent.row_curves]
     except PricingError:
@@ -97,6 +97,21 @@ def closed_form_spent(spent):
     if not priced:
         return None
     return PrivacyCurve.worst([each if spent.refit is None else each + spent.refit for each in priced])
+
+
+def curves_of(spent, *, single_run=True, closed_form=True):
+    """Return what is drawn of a price, by name: all that was released first, then what it is compared with.
+
+    A price made with a test score is not that of the search alone, and is not called so; the closed form is.
+    """
+    both = getattr(spent, "test_score", None) is not None
+    curves = {"search and test score" if both else "whole search": spent.curve}
+    if single_run:
+        curves["single run"] = spent.single_run
+    closed = closed_form_spent(spent) if closed_form else None
+    if closed is not None:
+        curves["closed form of the search" if both else "closed form"] = closed
+    return curves
 
 
 def lower_bound(single_runs, run_count, deltas):

@@ -130,7 +130,7 @@ class TradeOffDisplay(CurvesDisplay):
         """
         drawing.pyplot(f"{cls.__name__}.from_estimator")
         spent = sources.spent_by(estimator, n_samples)
-        curves = {"whole search": spent.curve, **({"single run": spent.single_run} if single_run else {})}
+        curves = sources.curves_of(spent, single_run=single_run, closed_form=False)
         return cls.from_curve(curves, alpha=alpha, ax=ax, **plot_options)
 
     @classmethod
@@ -176,7 +176,7 @@ class TradeOffDisplay(CurvesDisplay):
         colour = drawing.foreground(ax)
         lines = {}
         for label, (alpha, beta) in self.curves.items():
-            stated = f", at least {drawing.round_down(self.marks[label])}" if self.marks else ""  # private side
+            stated = f", at least {drawing.label_down(self.marks[label])}" if self.marks else ""  # private side
             line = drawing.one_line(ax, alpha, beta, prefix + label + stated, line_kwargs)
             lines[label] = line
             if self.marks:

@@ -6,19 +6,23 @@ row pays for the score. Theorem H1 of the documentation, with "train" read as "s
 """
 
 import copy
+import html
 import warnings
 from dataclasses import dataclass, field, replace
 
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skdptune._exceptions import InvalidParameterError, InvalidTypeError
+from skdptune._rounding import as_given, nats_up, significant_up
 from skdptune._validation import check_instance, check_integer, describe, invalid_value
 from skdptune.accounting import PrivacyCurve
 from skdptune.ledger import as_ledger
 from skdptune.model_selection._assumptions import PREDICTED_ALONE, beside_test_score
+from skdptune.model_selection._phrases import noise_in_words, scorer_in_words
 from skdptune.model_selection._rows import number_of_rows
 from skdptune.model_selection._runs import total_count
 from skdptune.model_selection._search import PrivateRandomSearchCV
+from skdptune.model_selection._spent import own_delta
 from skdptune.scoring import PrivateScorer, ScoreNoise, as_score_noise, resolve_private_scorer
 
 __all__ = ["ReleasedScore", "release_test_score"]
@@ -37,7 +41,7 @@ _COINS = "Every row was put aside by its own coin, thrown once, whose outcome is
 _GUESS = "The number of test rows is private as well: the test score is divided by a public guess of it."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReleasedScore:
     """A noisy test score and what it costs, made by :func:`release_test_score`.
 
@@ -119,9 +123,34 @@ class ReleasedScore:
         """
         return self.privacy_spent.report(**options)
 
-    def epsilon(self, delta):
-        """Return the epsilon (nats) of the search and this score together at ``delta``."""
-        return self.total.epsilon(delta)
+    def epsilon(self, delta=None):
+        """Return the epsilon (nats) of the search and this score together at ``delta``; None: the search's own."""
+        return self.total.epsilon(own_delta(self.search_spent) if delta is None else delta)
+
+    def __repr__(self):
+        spent = self.search_spent
+        delta = 1e-6 if spent is None else spent.default_delta
+        return (
+            f"ReleasedScore(score={self.score:.6g}, n_rows={self.n_rows}, noise={self.noise!r}, "
+            f"epsilon={nats_up(self.total.epsilon(delta))} at delta={as_given(delta)})"
+        )
+
+    def __str__(self):
+        spent = self.search_spent
+        delta = 1e-6 if spent is None else spent.default_delta
+        rows = [
+            ("test score", f"{self.score:.6g}, {scorer_in_words(self.scorer)}"),
+            ("noise", f"standard deviation {significant_up(self.standard_deviation, 2)}, in units of the score"),
+            ("by itself", f"epsilon = {nats_up(self.curve.epsilon(delta))}"),
+            ("with the search", f"epsilon = {nats_up(self.total.epsilon(delta))}"),
+        ]
+        lines = [f"Released test score, at delta = {as_given(delta)}", *(f"  {name:<15}  {text}" for name, text in rows)]
+        return "\n".join(lines)
+
+    def _repr_html_(self):
+        if self.search_spent is None:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        return f"<pre>{html.escape(str(self))}</pre>{self.privacy_spent._repr_html_()}"
 
     @property
     def standard_deviation(self):
@@ -206,7 +235,7 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
     noise = as_score_noise(score_noise, spent.curve)
     curve = noise.curve(spent.relation)
     total = spent.curve if _below(curve, spent.curve) else PrivacyCurve.worst([spent.curve, curve])
-    extra = (f"The test score ({scorer!r}) carries exact integer noise, drawn anew: {noise!r}.",)
+    extra = (f"The test score ({scorer_in_words(scorer)}) carries exact integer noise, drawn anew: {noise_in_words(noise)}.",)
     if spent.relation == "add-remove":
         extra += (_COINS, _GUESS)
     assumptions = _ASSUMPTIONS + extra

@@ -20,7 +20,7 @@ from skdptune.candidates import find_adapter
 from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._space import ParamSpace, with_settings
 
-__all__ = ["NO_CELLS", "Cells", "cells_taken", "missing", "missing_refusal", "refuse_other_cells"]
+__all__ = ["NO_CELLS", "Cells", "cells_taken", "missing", "missing_refusal", "pipelines_drawn", "refuse_other_cells"]
 
 _MOST_SETTINGS = 128
 _ADVICE = (
@@ -97,8 +97,8 @@ def refuse_other_cells(cells, checked, name):
     InvalidParameterError
         Names no cell, and only the columns that may have such cells.
     """
-    if not cells.missing and not cells.infinite:
-        return  # scikit-learn has looked
+    if not cells.missing and not cells.infinite and checked.dtype.kind != "O":
+        return  # scikit-learn has looked; not for infinite cells among objects
     for found, allowed, words in (
         (missing, cells.missing, "contains NaN"),
         (_infinite, cells.infinite, "contains infinity"),
@@ -155,7 +155,7 @@ def cells_taken(search, X):
     """
     try:
         row = placeholder_like(X)
-        fronts = [_front(pipeline) for pipeline in _pipelines(search)]
+        fronts = [_front(pipeline) for pipeline in pipelines_drawn(search)]
     except SkdptuneError:
         return NO_CELLS  # whoever checks the rows and the steps will say it better
     if not fronts or not all(fronts):
@@ -167,7 +167,7 @@ def cells_taken(search, X):
     return common
 
 
-def _pipelines(search):
+def pipelines_drawn(search):
     """Return the pipelines that may be drawn, as far as their steps differ; none if they are too many to try."""
     own = search.estimator
     before = [name for name, step in own.steps[:-1] if step is not None]

@@ -7,7 +7,7 @@ from skdptune.candidates import find_adapter
 from skdptune.model_selection._engine import Runner
 from skdptune.model_selection._pricing import training_curve
 from skdptune.model_selection._publish import default_model, no_winner, publish
-from skdptune.model_selection._rows import number_of_rows
+from skdptune.model_selection._rows import declared_classes, number_of_rows
 from skdptune.model_selection._runs import child_seed
 from skdptune.model_selection._space import unfitted, with_settings
 
@@ -37,7 +37,7 @@ def publish_outcome(search, terms, spent, best, plan, rows, master):
     RunFailedError
         If the refit failed.
     """
-    outputs = {"privacy_spent_": replace(spent, stage="spent"), "scorer_": terms.scorer}
+    outputs = {"privacy_spent_": _spent(search, spent, plan.classes), "scorer_": terms.scorer}
     outputs["n_features_in_"] = search.n_features_in_
     if "feature_names_in_" in vars(search):
         outputs["feature_names_in_"] = search.feature_names_in_
@@ -62,6 +62,14 @@ def publish_outcome(search, terms, spent, best, plan, rows, master):
             "stays charged and the published model is a constant that no row has touched. Set the log "
             "level of 'skdptune.curator' to DEBUG and repeat on synthetic rows to find the cause."
         )
+
+
+def _spent(search, spent, classes):
+    """Return the price of this fit, which says how many labels are published with it."""
+    settings = spent.settings
+    if classes is not None and settings is not None:
+        settings = replace(settings, labels=(len(classes), declared_classes(search) is not None))
+    return replace(spent, stage="spent", settings=settings)
 
 
 def _refit(estimator, params, plan, rows, master):

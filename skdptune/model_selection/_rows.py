@@ -1,5 +1,6 @@
 """Schema checks of rows, made once, before anything is spent. Errors never quote a cell."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,12 +12,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from skdptune._exceptions import InvalidParameterError, InvalidTypeError
-from skdptune._validation import describe, invalid_type, invalid_value
-from skdptune.candidates._quotes import without_cells
+from skdptune._validation import invalid_type, invalid_value
+from skdptune.candidates._quotes import complex_refusal, kind_of, without_cells
 from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._autologging import refuse_autologging
 from skdptune.model_selection._columns import check_columns
 from skdptune.model_selection._missing import NO_CELLS, cells_taken, missing, missing_refusal, refuse_other_cells
+from skdptune.model_selection._numbers import NO_NUMBERS, number_columns, refuse_words
+from skdptune.model_selection._rehearsal import rehearse
 from skdptune.scoring import refuse_sample_weight
 
 __all__ = [
@@ -36,9 +39,8 @@ __all__ = [
 # Rows that mostly repeat (few categories) coincide by chance; only rows that are mostly distinct are
 # compared with the public ones.
 _DISTINCT_SHARE = 0.2
+_MOST_FOUND = 20  # labels found in y and published; more only where rows are many: the square root of their number
 _RESHAPE = "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row."
-# How complaints of scikit-learn begin that name shapes, types and counts; any other may quote a cell.
-_QUOTE_NOTHING = ("Found ", "Input ", "Sparse data was passed", "Expected 2D array, got scalar", "Invalid")
 
 
 def number_of_rows(X):
@@ -51,12 +53,13 @@ def number_of_rows(X):
     if is_keyed(X):
         X = next(iter(X.values()), ())  # that all have as many rows is checked with the rows
     if not hasattr(X, "shape") and hasattr(X, "__array__"):
-        X = np.asarray(X)
+        X = without_cells(np.asarray, X)
     try:
         count = X.shape[0] if hasattr(X, "shape") else len(X)
     except (TypeError, IndexError):
         advice = "Call .collect() first." if hasattr(X, "collect") else ""  # a query of polars that has not run
-        raise invalid_type("X", "an array-like of shape (n_samples, n_features)", X, advice) from None
+        expected = "an array-like of shape (n_samples, n_features)"
+        raise InvalidTypeError(f"X must be {expected}; got {kind_of(X)}. {advice}".rstrip()) from None
     if count < 1:
         raise invalid_value("X", "an array-like with at least one row", X)
     return int(count)
@@ -152,7 +155,7 @@ def check_same_columns(search, X):
     if getattr(X, "ndim", 2) == 1:
         raise invalid_value("X", "two-dimensional", X, _RESHAPE)  # scikit-learn's complaint shows the row
     if getattr(X, "ndim", 2) == 2:  # other shapes get the model's own complaint
-        validate_data(search, X, reset=False, skip_check_array=True)
+        without_cells(validate_data, search, X, reset=False, skip_check_array=True)
 
 
 def _check_keyed(search, X, input_name="X"):
@@ -163,7 +166,7 @@ def _check_keyed(search, X, input_name="X"):
     if not X or not all(isinstance(name, str) for name in X):
         raise invalid_value(input_name, "a dict of arrays by the names of arguments of the module's forward", list(X))
     checked = {name: _numeric(search, part, tags, f"{input_name}[{name!r}]", keyed=True) for name, part in X.items()}
-    check_consistent_length(*checked.values())
+    without_cells(check_consistent_length, *checked.values())
     return checked
 
 
@@ -198,34 +201,49 @@ def check_rows(search, X, y):
         search.feature_names_in_ = np.array(list(checked), dtype=object)
     else:
         checked = _numeric(search, X, tags, "X")
-        validate_data(search, X if framed else checked, skip_check_array=True)
+        without_cells(validate_data, search, X if framed else checked, skip_check_array=True)
     if y is None:
         raise InvalidParameterError(
             f"{type(search).__name__} requires y to be passed, but the target y is None. Scores compare "
             "predictions with y; pass y to fit."
         )
     _refuse_kind(y, "y")
-    y = column_or_1d(y, warn=True)
-    check_consistent_length(next(iter(checked.values())) if is_keyed(checked) else checked, y)
+    y = without_cells(column_or_1d, y, warn=True, about="y")
+    without_cells(check_consistent_length, next(iter(checked.values())) if is_keyed(checked) else checked, y, about="y")
     _refuse_missing_labels(y)
+    y = _double(y)
     y = without_cells(check_array, y, ensure_2d=False, dtype=None, input_name="y", estimator=type(search).__name__)
     if is_classifier(search.estimator):
-        check_classification_targets(y)
+        without_cells(check_classification_targets, y, about="y")
     elif not np.issubdtype(y.dtype, np.number):
-        try:
-            y = y.astype(np.float64)
-        except (TypeError, ValueError):
-            raise InvalidParameterError("y must be numeric for a regressor; it holds something else.") from None
-    return (X if framed else checked), y
+        y = _targets(y)
+    rows = X if framed else checked
+    if not is_keyed(rows):
+        rehearse(search, rows, len(y), label_set(search, y))
+    return rows, y
+
+
+def _targets(y):
+    """Return targets that came as objects or text as finite numbers; no cell hangs on what is said of others."""
+    try:
+        numbers = y.astype(np.float64)
+    except Exception:  # whatever an object says when it is asked for a number
+        numbers = None
+    if numbers is None:
+        raise InvalidParameterError("y must be numeric for a regressor; it holds something else.")
+    return without_cells(check_array, numbers, ensure_2d=False, input_name="y")
 
 
 def _numeric(search, X, tags, name, keyed=False):
     """Return X as an array or sparse matrix that can be cut by rows; complaints quote no cell."""
     piped = type(search.estimator) is Pipeline
-    textual = tags.string or isinstance(search.estimator, Pipeline)  # a pipeline may start with columns of text
     cells = cells_taken(search, X) if piped and not keyed else NO_CELLS
+    numbers = number_columns(search, X) if piped and not keyed else NO_NUMBERS
+    # a pipeline may start with columns of text
+    textual = tags.string or (isinstance(search.estimator, Pipeline) and not numbers.whole)
     try:
-        checked = check_array(
+        checked = without_cells(
+            check_array,
             _double(X),
             accept_sparse=tags.sparse,
             dtype=None if textual else "numeric",
@@ -235,38 +253,17 @@ def _numeric(search, X, tags, name, keyed=False):
             input_name=name,
             estimator=type(search).__name__,
         )
-    except ValueError as error:
-        if name == "X" and "contains NaN" in str(error):
-            advice = missing_refusal(name, piped)
-        elif str(error).startswith(_QUOTE_NOTHING):
+        if not textual and checked.dtype == object:  # of a list, of which scikit-learn makes no numbers
+            checked = without_cells(check_array, checked, dtype=np.float64, ensure_2d=False, allow_nd=True, about=name)
+    except (InvalidParameterError, InvalidTypeError) as error:
+        if name != "X" or "contains NaN" not in str(error):
             raise
-        else:
-            advice = _complaint(X, name, error)
     else:
         refuse_other_cells(cells, checked, name)
+        refuse_words(numbers, checked, name)
         # coordinates and diagonals cannot be cut by rows
         return checked.tocsr() if issparse(checked) and checked.format in ("coo", "dia", "bsr") else checked
-    # raised here: the message above quotes a private cell, and must not hang on ours
-    raise advice
-
-
-def _complaint(X, name, error):
-    """Return the error for rows that scikit-learn refused in words that quote a cell."""
-    if str(error).startswith("Expected 2D array"):
-        shape = np.shape(X)
-        return InvalidParameterError(f"{name} must be two-dimensional; got shape {shape}. {_RESHAPE}")
-    if str(error).startswith("Complex data"):
-        return _complex(name)
-    return InvalidParameterError(
-        f"{name} must be numeric; it holds text. Encode its columns with public categories, or pass a frame to a "
-        "pipeline that does."
-    )
-
-
-def _complex(name):
-    return InvalidParameterError(
-        f"Complex data not supported: {name} must hold real numbers. Pass real and imaginary part as two columns."
-    )
+    raise missing_refusal(name, piped)
 
 
 def _double(X):
@@ -291,10 +288,10 @@ def _refuse_kind(rows, name):
     dtype = getattr(rows, "dtype", None)
     kind = getattr(dtype, "kind", "O")
     if kind == "c":
-        raise _complex(name)
+        raise complex_refusal(name)
     if kind in "mMV" and isinstance(dtype, np.dtype):
         raise InvalidTypeError(
-            f"{name} must hold numbers or text; got {describe(rows)} of {dtype}. Turn times into numbers by a public "
+            f"{name} must hold numbers or text; got {kind_of(rows)} of {dtype}. Turn times into numbers by a public "
             "rule, e.g. days since a fixed date."
         )
 
@@ -313,13 +310,15 @@ def label_set(search, y):
     Raises
     ------
     InvalidParameterError
-        If y holds a label that was not declared.
+        If y holds a label that was not declared, or nearly a label of its own for every row and none was declared.
     """
     if not is_classifier(search.estimator):
         return None
     given = declared_classes(search)
     if given is None:
-        return np.unique(y)
+        found = np.unique(y)
+        _refuse_label_per_row(found.size, len(y))
+        return found
     try:
         declared = np.asarray(given)
         classes = np.unique(declared)
@@ -333,6 +332,18 @@ def label_set(search, y):
             "labels of y to the declared ones before the search."
         )
     return classes
+
+
+def _refuse_label_per_row(n_labels, n_rows):
+    """Refuse to publish a label set that is found in y where its labels may be told from one person each."""
+    most = max(_MOST_FOUND, math.isqrt(n_rows))
+    if n_labels > most:
+        raise InvalidParameterError(
+            f"classes must be declared where y has so many labels: more than {most} different ones in {n_rows} rows. "
+            "Without it the labels found in y are taken to be public and are published, and such as belong to a few "
+            "persons tell of them. Pass classes=[...], written down without looking at y, or, if y is a number to be "
+            "predicted, search a regressor."
+        )
 
 
 def declared_classes(search):
@@ -387,13 +398,14 @@ def check_public_rows(search, X, y, X_public, y_public):
             "X_public and y_public must be given together; got only one of them. Pass both, or neither."
         )
     tags = get_tags(search.estimator).input_tags
-    y_public = column_or_1d(y_public)
+    y_public = without_cells(column_or_1d, y_public, about="y_public")
     if is_keyed(X) or is_keyed(X_public):
         return _check_public_keyed(search, X, y, X_public, y_public)
     _refuse_kind(X_public, "X_public")
     piped = type(search.estimator) is Pipeline
     cells = cells_taken(search, X_public) if piped else NO_CELLS
-    checked = check_array(
+    checked = without_cells(  # public as they are declared to be; whoever passes private ones by mistake is refused
+        check_array,
         X_public,
         accept_sparse=tags.sparse,
         dtype=None,
@@ -402,7 +414,8 @@ def check_public_rows(search, X, y, X_public, y_public):
         input_name="X_public",
     )
     refuse_other_cells(cells, checked, "X_public")
-    check_consistent_length(checked, y_public)
+    refuse_words(number_columns(search, X_public) if piped else NO_NUMBERS, checked, "X_public")
+    without_cells(check_consistent_length, checked, y_public, about="y_public")
     if checked.shape[1:] != np.shape(X)[1:]:
         raise InvalidParameterError(
             f"X_public must have the columns of X, {np.shape(X)[1]}; got {checked.shape[1]}."
@@ -422,7 +435,7 @@ def _check_public_keyed(search, X, y, X_public, y_public):
     if not (is_keyed(X) and is_keyed(X_public)):
         raise invalid_type("X_public", "a dict of arrays exactly where X is one", X_public)
     checked = _check_keyed(search, X_public, "X_public")
-    check_consistent_length(next(iter(checked.values())), y_public)
+    without_cells(check_consistent_length, next(iter(checked.values())), y_public, about="y_public")
     if {name: shape for name, (shape, _) in row_shape(checked).items()} != {
         name: shape for name, (shape, _) in row_shape(X).items()
     }:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from skdptune._validation import describe
+from skdptune.model_selection._phrases import cost_in_words, scorer_in_words
 
-__all__ = ["SearchSettings", "settings_of"]
+__all__ = ["SearchSettings", "setting_in_words", "settings_of"]
 
 _MOST_VALUES = 40
 _MOST_TEXT = 400
@@ -38,10 +39,14 @@ class SearchSettings:
         The cost below which every candidate was calibrated.
     delta : float or None
         The search's own ``delta``; a report is made at it unless another is asked for.
+    own_epsilon : bool
+        Whether the candidate has a parameter epsilon, in which its library counts its own way.
+    labels : (int, bool) or None
+        How many labels were published by a classifier, and whether they were declared; None before a fit.
 
     Examples
     --------
-    >>> SearchSettings("GaussianNB", (("epsilon", "[0.5, 1.0]"),), "one holdout", "AccuracyScorer()", "winner").seeded
+    >>> SearchSettings("GaussianNB", (("epsilon", "[0.5, 1.0]"),), "one holdout", "accuracy", "winner").seeded
     False
     """
 
@@ -55,6 +60,8 @@ class SearchSettings:
     target: tuple | None = None
     level: str | None = None
     delta: float | None = None
+    own_epsilon: bool = False
+    labels: tuple | None = None
 
 
 def settings_of(terms, *, level=None, target_epsilon=None, delta=None):
@@ -75,13 +82,14 @@ def settings_of(terms, *, level=None, target_epsilon=None, delta=None):
         estimator=_estimator_text(terms.estimator),
         space=tuple(_space_rows(terms.space)),
         split=f"{scheme.describe()}; {scheme.data_free_by}",
-        scoring=_named(terms.scorer),
+        scoring=_short(scorer_in_words(terms.scorer)),
         released_model={"winner": "winner", True: "refit", False: "none"}[terms.refit],
         public_validation=bool(terms.public_validation),
         seeded=bool(terms.seeded),
         target=None if target_epsilon is None else (float(target_epsilon), float(delta)),
-        level=None if level is None else repr(level),
+        level=None if level is None else cost_in_words(level),
         delta=None if delta is None else float(delta),
+        own_epsilon=any(name.rpartition("__")[2] == "epsilon" for name in terms.estimator.get_params(deep=True)),
     )
 
 
@@ -107,7 +115,7 @@ def _source_text(source):
     if values is None:
         frozen = getattr(source, "frozen", None)
         return _distribution_text(source.distribution if frozen is None else frozen)
-    shown = ", ".join(_text(value) for value in values[:_MOST_VALUES])
+    shown = ", ".join(setting_in_words(value) for value in values[:_MOST_VALUES])
     more = len(values) - _MOST_VALUES
     return f"[{shown}]" if more <= 0 else f"[{shown}, and {more} more]"
 
@@ -116,13 +124,13 @@ def _distribution_text(distribution):
     """Name a frozen scipy distribution; its repr is an address."""
     inner = getattr(distribution, "dist", None)
     if inner is None:
-        return _text(distribution)
-    arguments = [_text(value) for value in getattr(distribution, "args", ())]
-    arguments += [f"{key}={_text(value)}" for key, value in getattr(distribution, "kwds", {}).items()]
+        return setting_in_words(distribution)
+    arguments = [setting_in_words(value) for value in getattr(distribution, "args", ())]
+    arguments += [f"{key}={setting_in_words(value)}" for key, value in getattr(distribution, "kwds", {}).items()]
     return f"{getattr(inner, 'name', type(inner).__name__)}({', '.join(arguments)})"
 
 
-def _text(value):
+def setting_in_words(value):
     """Write a setting: short, without addresses, arrays by their shape."""
     if hasattr(value, "get_params"):
         return _estimator_text(value)

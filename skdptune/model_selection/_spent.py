@@ -10,8 +10,9 @@ from importlib import metadata
 
 from skdptune._exceptions import PricingError, SkdptuneError
 from skdptune._rounding import as_given, nats_up, number, significant_up
-from skdptune._validation import check_real
+from skdptune._validation import check_real, invalid_value
 from skdptune.accounting import PrivacyCurve, best_of
+from skdptune.model_selection._phrases import run_count_in_words, scorer_in_words
 
 __all__ = ["PrivacySpent"]
 
@@ -131,9 +132,24 @@ class PrivacySpent:
     test_score: object = field(default=None, compare=False)
     versions: tuple = field(default_factory=_versions, compare=False)
 
-    def epsilon(self, delta):
-        """Return the epsilon (nats) of all that was released at ``delta``; ``inf`` where there is none."""
-        return self.curve.epsilon(delta)
+    def epsilon(self, delta=None):
+        """Return the epsilon (nats) of all that was released at ``delta``; ``inf`` where there is none.
+
+        Parameters
+        ----------
+        delta : float in [0, 1), optional
+            Defaults to the search's own ``delta``, if it was given one.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        InvalidParameterError
+            Without a delta, where the search has none either.
+        """
+        return self.curve.epsilon(own_delta(self) if delta is None else delta)
 
     def delta(self, epsilon):
         """Return the delta of all that was released at ``epsilon`` (nats)."""
@@ -233,7 +249,8 @@ class PrivacySpent:
         if self.test_score is not None:
             test = f", n_test={None if self.n_samples is None else self.test_score.n_rows}"
         return (
-            f"PrivacySpent(relation={self.relation!r}, run_count={self.run_count!r}, "
+            f"PrivacySpent(epsilon={nats_up(self.epsilon(self.default_delta))} at delta={as_given(self.default_delta)}, "
+            f"relation={self.relation!r}, run_count={self.run_count!r}, "
             f"n_samples={self.n_samples}, method={self.method!r}{test})"
         )
 
@@ -277,16 +294,19 @@ class PrivacySpent:
         method = dearest(self.selection, self.default_delta if delta is None else delta).method
         rows = [
             ("method", method if test is None else f"{method} (of the search)"),
-            ("tries", f"{_cut(repr(self.run_count))}, {_run_count_text(self.run_count)}"),
+            ("tries", f"{_cut(run_count_in_words(self.run_count))}{_within_text(self.run_count)}"),
             ("relation", self._relation_text()),
         ]
         if test is not None:
             rows.append(("together", TOGETHER))
-            rows.append(("test score", f"{test.scorer!r}, {_spread(test.noise, test.n_rows, self.n_samples is None)}"))
+            rows.append(("test score", f"{scorer_in_words(test.scorer)}, {_spread(test.noise, test.n_rows, self.n_samples is None)}"))
         if self.score_standard_deviation is not None:
             rows.append(("score noise", _spread(self.score_noise, self.n_scored, self.n_samples is None)))
         if self.settings is not None:
             rows.append(("split", self.settings.split))
+            if self.settings.labels is not None:
+                n_labels, declared = self.settings.labels
+                rows.append(("labels", f"{n_labels}, {'declared' if declared else 'found in y, taken to be public'}"))
             if self.settings.target is not None:
                 epsilon, delta = self.settings.target
                 goal = f"epsilon {as_given(epsilon)} at delta {as_given(delta)}"
@@ -340,6 +360,16 @@ class PrivacySpent:
         return _ascii("\n".join(lines))
 
 
+def own_delta(spent):
+    """Return the delta that the search of ``spent`` (a PrivacySpent or None) was given, or raise."""
+    own = getattr(getattr(spent, "settings", None), "delta", None)
+    if own is None:
+        raise invalid_value(
+            "delta", "given, since the search has none of its own", own, "Pass one well below 1 / n_samples, e.g. 1e-6."
+        )
+    return own
+
+
 def check_delta(delta):
     """Return ``delta`` as a float, or raise the usual error."""
     return check_real(
@@ -364,10 +394,9 @@ def _spread(noise, n_rows, private):
     return f"standard deviation {deviation} of the score's range, {source} {n_rows} rows"
 
 
-def _run_count_text(run_count):
+def _within_text(run_count):
     within = quantile(run_count, 0.99)
-    tail = "" if within is None else f", 99 % of searches within {within}"
-    return f"mean {number(run_count.mean)}{tail}"
+    return "" if within is None else f", 99 % of searches within {within}"
 
 
 def quantile(run_count, share):

@@ -87,7 +87,10 @@ def _undominated(costs):
 
 
 class SplitScheme:
-    """A way to split rows, with its cost. Subclasses say how; nothing here reads a row.
+    """A way to split rows, with its cost. The classes of this module say how; nothing here reads a row.
+
+    Parameters of a search take the exact classes of this module only: a subclass would be priced by what it
+    inherits, whatever it draws. What is drawn is counted against the price all the same, before it is used.
 
     Attributes
     ----------
@@ -114,12 +117,44 @@ class SplitScheme:
         raise NotImplementedError
 
     def draw(self, n_samples, random_state):
-        """Return a list of ``(train, test)`` index arrays."""
+        """Return a list of ``(train, test)`` index arrays, counted against :meth:`row_costs`.
+
+        Raises
+        ------
+        SplitRefusedError
+            If a row is trained on or scored more often than was priced.
+        """
+        splits = self._draw(n_samples, random_state)
+        _check_counted(self, splits, n_samples)
+        return splits
+
+    def _draw(self, n_samples, random_state):
         raise NotImplementedError
 
     def describe(self):
         """Return a short phrase for the report."""
         raise NotImplementedError
+
+
+def _counted(splits, n_samples):
+    """Return the distinct :class:`RowCost` values of drawn splits."""
+    trained, scored = np.zeros((2, n_samples), dtype=np.intp)
+    for train, test in splits:  # an index that is repeated counts as often as it is there
+        trained += np.bincount(np.asarray(train, dtype=np.intp), minlength=n_samples)
+        scored += np.bincount(np.asarray(test, dtype=np.intp), minlength=n_samples)
+    base = int(scored.max()) + 1
+    return [RowCost(*divmod(int(both), base)) for both in np.unique(trained * base + scored)]
+
+
+def _check_counted(scheme, splits, n_samples):
+    """Refuse drawn splits in which some row costs more than was priced."""
+    priced = scheme.row_costs(n_samples)
+    for drawn in _counted(splits, n_samples):
+        if not any(drawn.trainings <= cost.trainings and drawn.scorings <= cost.scorings for cost in priced):
+            raise SplitRefusedError(
+                f"cv ({scheme.describe()}) drew a row that is trained on {drawn.trainings} times and scored "
+                f"{drawn.scorings} times, which is more than what was priced. {_ADVICE}"
+            )
 
 
 def _holdout_sizes(n_samples, test_size):
@@ -169,7 +204,7 @@ class Holdout(SplitScheme):
     def n_scored(self, n_samples):
         return _holdout_sizes(n_samples, self.test_size)[1]
 
-    def draw(self, n_samples, random_state):
+    def _draw(self, n_samples, random_state):
         n_train, _ = _holdout_sizes(n_samples, self.test_size)
         order = random_state.permutation(n_samples)
         return [(np.sort(order[:n_train]), np.sort(order[n_train:]))]
@@ -220,7 +255,7 @@ class IndependentHoldout(SplitScheme):
     def n_scored(self, n_samples):
         return max(1, round(self.test_size * self.n_public))
 
-    def draw(self, n_samples, random_state):
+    def _draw(self, n_samples, random_state):
         scored = random_state.random_sample(n_samples) < self.test_size
         return [(np.flatnonzero(~scored), np.flatnonzero(scored))]
 
@@ -244,7 +279,7 @@ class _PublicValidation(SplitScheme):
     def n_scored(self, n_samples):
         return 0
 
-    def draw(self, n_samples, random_state):
+    def _draw(self, n_samples, random_state):
         return [(np.arange(n_samples), np.arange(0))]
 
     def describe(self):
@@ -279,7 +314,7 @@ class _Folds(SplitScheme):
     def n_scored(self, n_samples):
         return n_samples * self.n_repeats
 
-    def draw(self, n_samples, random_state):
+    def _draw(self, n_samples, random_state):
         self._check(n_samples)
         splits = []
         for _ in range(self.n_repeats):
@@ -291,6 +326,14 @@ class _Folds(SplitScheme):
     def describe(self):
         times = f", {self.n_repeats} times" if self.n_repeats > 1 else ""
         return f"{self.n_folds} folds{times}"
+
+
+def _split_rows(splitter, n_samples):
+    """Yield the splits that scikit-learn makes of so many rows, which it does not see."""
+    try:
+        yield from splitter.split(np.zeros((n_samples, 1)))
+    except ValueError as error:
+        raise SplitRefusedError(f"cv cannot split n_samples={n_samples} rows: {error}") from None
 
 
 class _RandomSplits(SplitScheme):
@@ -312,10 +355,7 @@ class _RandomSplits(SplitScheme):
             train_size=self.splitter.train_size,
             random_state=0,
         )
-        try:
-            train, test = next(probe.split(np.zeros((n_samples, 1))))
-        except ValueError as error:
-            raise SplitRefusedError(f"cv cannot split n_samples={n_samples} rows: {error}") from None
+        train, test = next(_split_rows(probe, n_samples))
         return len(train), len(test)
 
     def train_sizes(self, n_samples):
@@ -324,7 +364,7 @@ class _RandomSplits(SplitScheme):
     def n_scored(self, n_samples):
         return self._sizes(n_samples)[1] * self.n_splits
 
-    def draw(self, n_samples, random_state):
+    def _draw(self, n_samples, random_state):
         n_train, n_test = self._sizes(n_samples)
         splits = []
         for _ in range(self.n_splits):
@@ -356,11 +396,7 @@ class _FixedSplits(SplitScheme):
 
     def row_costs(self, n_samples):
         self._check(n_samples)
-        counts = np.zeros((n_samples, 2), dtype=int)
-        for train, test in self.splits:
-            counts[train, 0] += 1
-            counts[test, 1] += 1
-        return _undominated(RowCost(int(t), int(s)) for t, s in np.unique(counts, axis=0))
+        return _undominated(_counted(self.splits, n_samples))
 
     def train_sizes(self, n_samples):
         return tuple(sorted({len(train) for train, _ in self.splits}))
@@ -368,7 +404,7 @@ class _FixedSplits(SplitScheme):
     def n_scored(self, n_samples):
         return sum(len(test) for _, test in self.splits)
 
-    def draw(self, n_samples, random_state):
+    def _draw(self, n_samples, random_state):
         self._check(n_samples)
         return list(self.splits)
 
@@ -384,13 +420,13 @@ class _ComputedSplits(SplitScheme):
     def __init__(self, splitter, n_splits):
         self.splitter = splitter
         self.n_splits = n_splits
+        self._made = {}
 
     def _fixed(self, n_samples):
-        try:
-            splits = list(self.splitter.split(np.zeros((n_samples, 1))))
-        except ValueError as error:
-            raise SplitRefusedError(f"cv cannot split n_samples={n_samples} rows: {error}") from None
-        return _FixedSplits(splits, self.describe())
+        if n_samples not in self._made:  # asked once: what is priced is what is drawn
+            splits = list(_split_rows(self.splitter, n_samples))
+            self._made = {n_samples: _FixedSplits(splits, self.describe())}
+        return self._made[n_samples]
 
     def row_costs(self, n_samples):
         return self._fixed(n_samples).row_costs(n_samples)
@@ -401,7 +437,7 @@ class _ComputedSplits(SplitScheme):
     def n_scored(self, n_samples):
         return self._fixed(n_samples).n_scored(n_samples)
 
-    def draw(self, n_samples, random_state):
+    def _draw(self, n_samples, random_state):
         return self._fixed(n_samples).splits
 
     def describe(self):
@@ -430,15 +466,23 @@ def _index_part(position, name, values):
     return part.astype(np.intp, copy=True)
 
 
-def _explicit(iterable):
+def _explicit(cv):
+    try:
+        pairs = iter(cv)
+    except TypeError:
+        pairs = None
+    if pairs is None:
+        raise invalid_type("cv", "None, an integer, a splitter or index lists", cv, _ADVICE)
     splits = []
-    for position, pair in enumerate(iterable):
+    for position, pair in enumerate(pairs):
         try:
             train, test = pair
         except (TypeError, ValueError):
+            train = test = None
+        if train is None:  # raised here: nothing of what was passed by mistake hangs on the error
             raise SplitRefusedError(
                 f"cv must yield (train, test) pairs of index lists; split {position} is {describe(pair)}."
-            ) from None
+            )
         train = _index_part(position, "train", train)
         test = _index_part(position, "test", test)
         if np.intersect1d(train, test).size:
@@ -465,6 +509,19 @@ def _from_splitter(cv):
     if kind is PredefinedSplit:
         return _explicit(cv.split())
     return None
+
+
+def _own_scheme(cv):
+    """Return a new scheme with the parameters of ``cv``: nothing else that an object carries decides a split."""
+    kind = type(cv)
+    if kind is Holdout:
+        return Holdout(cv.test_size)
+    if kind is IndependentHoldout:
+        return IndependentHoldout(cv.n_public, cv.test_size)
+    raise SplitRefusedError(
+        f"cv={kind.__name__} is refused: only the exact classes Holdout and IndependentHoldout are priced, and a "
+        f"subclass may draw any split for the price of one holdout. {_ADVICE}"
+    )
 
 
 def as_split_scheme(cv, *, public_validation=False):
@@ -495,7 +552,7 @@ def as_split_scheme(cv, *, public_validation=False):
     if cv is None:
         return Holdout()
     if isinstance(cv, SplitScheme):
-        return cv
+        return _own_scheme(cv)
     if isinstance(cv, bool) or isinstance(cv, (str, bytes)):
         raise invalid_type("cv", "None, an integer, a splitter or index lists", cv, _ADVICE)
     if isinstance(cv, numbers.Integral):
@@ -516,10 +573,7 @@ def as_split_scheme(cv, *, public_validation=False):
             f"cv={type(cv).__name__} is not known to look at the number of rows only, so its cost cannot "
             f"be stated. {_ADVICE}"
         )
-    try:
-        return _explicit(iter(cv))
-    except TypeError:
-        raise invalid_type("cv", "None, an integer, a splitter or index lists", cv, _ADVICE) from None
+    return _explicit(cv)
 
 
 def check_scheme_relation(scheme, relation):

@@ -3,7 +3,8 @@
 import math
 
 from skdptune._exceptions import SkdptuneError
-from skdptune._rounding import as_given, nats_up, percent_up
+from skdptune._rounding import nats_up, percent_up, plain_as_given
+from skdptune.model_selection._phrases import noise_in_words, run_count_in_words, scorer_in_words
 from skdptune.model_selection._spent import dearest, quantile
 from skdptune.report import _words
 from skdptune.report._meaning import attacker
@@ -58,6 +59,7 @@ def document(report):
         "settings": _settings(spent),
         "score_noise": _score_noise(spent),
         "released": _released(spent),
+        "published": _published(report.published),
         "never_published": [*(() if tries["certain"] else (_words.TRIES,)), *_words.NEVER_PUBLISHED],
         "assumptions": list(spent.assumptions),
         "not_covered": _not_covered(spent),
@@ -92,6 +94,7 @@ def _tries(run_count):
         values = None
     return {
         "distribution": repr(run_count),
+        "in_words": run_count_in_words(run_count),
         "arguments": values,
         "mean": float(run_count.mean),
         "none_at_all": float(run_count.p_zero),
@@ -118,6 +121,18 @@ def _settings(spent):
         "public_validation": settings.public_validation,
         "seeded": settings.seeded,
         "target": target,
+        "own_epsilon": settings.own_epsilon,
+        "labels": None if settings.labels is None else dict(zip(("number", "declared"), settings.labels, strict=True)),
+    }
+
+
+def _published(published):
+    if published is None:
+        return None
+    params = published.best_params
+    return {
+        "best_params": None if params is None else [{"parameter": name, "value": text} for name, text in params],
+        "best_score": published.best_score if math.isfinite(published.best_score) else None,
     }
 
 
@@ -125,7 +140,7 @@ def _score_noise(spent):
     if spent.score_noise is None:
         return None
     return {
-        "noise": repr(spent.score_noise),
+        "noise": noise_in_words(spent.score_noise),
         "standard_deviation": spent.score_standard_deviation,
         "scored_rows": spent.n_scored,
     }
@@ -141,11 +156,12 @@ def _test_score(spent):
     if test is None:
         return None
     return {
-        "scoring": repr(test.scorer),
-        "noise": repr(test.noise),
+        "scoring": scorer_in_words(test.scorer),
+        "noise": noise_in_words(test.noise),
         "standard_deviation": test.noise.standard_deviation / test.n_rows,
         "rows": None if spent.relation == "add-remove" else test.n_rows,
         "divisor": test.n_rows,
+        "score": float(test.score),
     }
 
 
@@ -189,7 +205,7 @@ def _warnings(found):
     warnings = []
     if not math.isfinite(found["epsilon"]):
         warnings.append(
-            f"NO GUARANTEE at delta = {as_given(delta)}: no finite epsilon is known. Do not release on the strength of "
+            f"NO GUARANTEE at delta = {plain_as_given(delta)}: no finite epsilon is known. Do not release on the strength of "
             "this report."
         )
     if settings.get("seeded"):
@@ -213,7 +229,7 @@ def _warnings(found):
         )
     if n_rows is not None and delta * n_rows >= 1:
         warnings.append(
-            f"delta = {as_given(delta)} is not below 1 / {n_rows}: at such a delta even publishing a few people's "
+            f"delta = {plain_as_given(delta)} is not below 1 / {n_rows}: at such a delta even publishing a few people's "
             "rows in full can count as private. Judge by a smaller delta."
         )
     if not found["assumptions"]:

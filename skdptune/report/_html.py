@@ -1,6 +1,6 @@
 """Reports as a page, as a fragment for a notebook, and the short card of a price."""
 
-from skdptune._rounding import as_given, nats_up
+from skdptune._rounding import nats_up, plain_as_given
 from skdptune.report._blocks import Bullets, Notice, Paragraph, Table, escape
 from skdptune.report._style import CLASS, STYLE
 
@@ -65,7 +65,7 @@ def card(spent):
     closed = f"closed form{'' if spent.test_score is None else ' for the search'}, for comparison"
     names = {"(closed form)": closed}
     rows = tuple((names.get(name, name), nats_up(value)) for name, value in prices)
-    blocks.append(Table(f"Price at delta = {as_given(delta)}, rounded up", ("", "epsilon"), rows, strong))
+    blocks.append(Table(f"Price at delta = {plain_as_given(delta)}, rounded up", ("", "epsilon"), rows, strong))
     blocks.append(Table("How it was found", ("", ""), tuple(spent.facts()), kind="facts"))
     folded = [
         ("Assumptions", Bullets(tuple(spent.assumptions), numbered=True)),

@@ -11,6 +11,7 @@ from skdptune.model_selection._spent import PrivacySpent, check_delta
 from skdptune.report._blocks import markdown_escape
 from skdptune.report._document import document, jsonable
 from skdptune.report._html import fragment, page
+from skdptune.report._published import published_by
 from skdptune.report._view import sections
 
 __all__ = ["PrivacyReport", "json_schema"]
@@ -44,6 +45,9 @@ class PrivacyReport:
     prepared_for, prepared_by, data, date, notes : str, optional
         Free text for the head of the report: who asked for it, who made it, which data, when, what else. Say
         nothing there that is not public.
+    published : PrivateRandomSearchCV, optional
+        The fitted search whose price this is: its ``best_params_`` and ``best_score_`` are then in the report. Both were
+        published by the fit, and the price covers them.
 
     Raises
     ------
@@ -52,8 +56,8 @@ class PrivacyReport:
     Notes
     -----
     *Guarantee.* Every number follows from the curves of ``spent`` and is rounded to the private side: prices,
-    advantages, true-positive rates and beliefs up, an attacker's errors down. A report is a function of the price and
-    of public settings; it has seen neither rows nor runs, so making it costs nothing.
+    advantages, true-positive rates and beliefs up, an attacker's errors down. A report is a function of the price, of
+    public settings and of what was published; it has seen neither rows nor other runs, so making it costs nothing.
 
     *Assumes* what ``spent.assumptions`` lists, and that the free text is public.
 
@@ -84,6 +88,7 @@ class PrivacyReport:
     data: str | None = None
     date: str | None = None
     notes: str | None = None
+    published: object = None
 
     def __post_init__(self):
         check_instance(
@@ -96,6 +101,7 @@ class PrivacyReport:
         delta = check_delta(self.spent.default_delta if self.delta is None else self.delta)
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "deltas", self._checked_deltas(delta))
+        object.__setattr__(self, "published", published_by(self.published, self.spent))
 
     def _checked_deltas(self, delta):
         given = self.deltas

@@ -10,6 +10,7 @@ from skdptune._rounding import (
     percent_as_given,
     percent_down,
     percent_up,
+    plain_as_given,
     power_up,
     significant_up,
 )
@@ -60,7 +61,7 @@ def sections(found, curves):
 
 def _headline(found):
     what = "the whole search" if found["test_score"] is None else "the search and the test score together"
-    return Headline("epsilon", nats_up(found["epsilon"]), f"at delta = {as_given(found['delta'])}, for {what}")
+    return Headline("epsilon", nats_up(found["epsilon"]), f"at delta = {plain_as_given(found['delta'])}, for {what}")
 
 
 def _released_name(found):
@@ -104,8 +105,27 @@ def _released(found):
     never = "Never released, and the price holds only as long as it stays so: " + "; ".join(found["never_published"])
     return Section(
         "What is released, and whom it concerns",
-        (Paragraph(intro), Bullets(tuple(found["released"])), Paragraph(never + "."), Paragraph(protected)),
+        (
+            Paragraph(intro),
+            Bullets(tuple(found["released"])),
+            *_published(found),
+            Paragraph(never + "."),
+            Paragraph(protected),
+        ),
     )
+
+
+def _published(found):
+    """Show the values that were released, as far as the report was given them: they are covered by the price."""
+    rows, published, test = [], found["published"], found["test_score"]
+    if published is not None:
+        params = published["best_params"]
+        rows += [(entry["parameter"], entry["value"]) for entry in params or ()]
+        score = "none: no try succeeded" if params is None else number(published["best_score"], 6)
+        rows.append(("Score of the best try", score))
+    if test is not None and test["score"] is not None:
+        rows.append(("Test score", number(test["score"], 6)))
+    return (Table("The values that were released; scores as they came, with noise", ("", ""), tuple(rows), kind="facts"),) if rows else ()
 
 
 _CASES = {
@@ -119,10 +139,10 @@ _CASES = {
 def _guarantee(found):
     epsilon, delta = found["epsilon"], found["delta"]
     if not math.isfinite(epsilon):
-        text = f"No guarantee is known at delta = {as_given(delta)}."
+        text = f"No guarantee is known at delta = {plain_as_given(delta)}."
         return Section("What the guarantee says", (Paragraph(text),))
     factor = power_up(epsilon)
-    plus = f", plus delta = {as_given(delta)}" if delta else ""
+    plus = f", plus delta = {plain_as_given(delta)}" if delta else ""
     text = (
         f"Take any one person, and any yes-or-no question about what is released. Compare the chance of a yes "
         f"{_CASES[found['relation']]}. The larger chance is at most {factor} times the smaller one{plus}. "
@@ -135,7 +155,7 @@ def _guarantee(found):
     if delta:
         meaning.append(
             f"delta is an allowance on top of that limit. It bounds the chance that a release gives a given person "
-            f"away outright: {as_given(delta)}, which is 1 in {one_in(delta)}."
+            f"away outright: {plain_as_given(delta)}, which is 1 in {_grouped(one_in(delta))}."
         )
     else:
         meaning.append("delta is 0: there is no allowance on top of that limit.")
@@ -191,8 +211,12 @@ def _beliefs(found, whole):
     )
 
 
+def _grouped(digits):
+    return f"{int(digits):,}" if digits.isdigit() else digits
+
+
 def _share(share):
-    return percent_as_given(share) if share >= 0.001 else as_given(share)
+    return percent_as_given(share) if share >= 0.001 else plain_as_given(share)
 
 
 def _belief(value):
@@ -205,7 +229,7 @@ def _prices(found):
     rows, strong = [], None
     for index, row in enumerate(found["prices"]):
         closed = "none" if row["closed_form"] is None else nats_up(row["closed_form"])
-        rows.append((as_given(row["delta"]), nats_up(row["whole_search"]), nats_up(row["single_run"]), closed))
+        rows.append((plain_as_given(row["delta"]), nats_up(row["whole_search"]), nats_up(row["single_run"]), closed))
         strong = index if row["delta"] == found["delta"] else strong
     method = _words.METHODS.get(found["method"], found["method"])
     alone = found["test_score"] is None
@@ -218,7 +242,7 @@ def _prices(found):
     blocks = [] if alone else list(_together(found, strong))
     blocks.append(Table(caption, columns, tuple(rows), strong))
     if refitted:  # a table of its own: six columns are too wide for a phone
-        parts = tuple((as_given(r["delta"]), nats_up(r["selection"]), nats_up(r["refit"])) for r in found["prices"])
+        parts = tuple((plain_as_given(r["delta"]), nats_up(r["selection"]), nats_up(r["refit"])) for r in found["prices"])
         caption = "Parts of the whole search's epsilon, rounded up"
         blocks.append(Table(caption, ("delta", "Best of the tries", "Refit"), parts, strong))
     return Section("The price", (*blocks, Paragraph(text)))
@@ -226,7 +250,7 @@ def _prices(found):
 
 def _together(found, strong):
     names = ("delta", "whole_search", "test_score", "together")
-    rows = tuple((as_given(row["delta"]), *(nats_up(row[name]) for name in names[1:])) for row in found["prices"])
+    rows = tuple((plain_as_given(row["delta"]), *(nats_up(row[name]) for name in names[1:])) for row in found["prices"])
     columns = ("delta", "Search", "Test score", "Together")
     text = f"Together is {TOGETHER}. The price of the test score is that of its noise."
     return (
@@ -249,7 +273,7 @@ def _search(found):
         none = number(tries["none_at_all"], 3)
         hidden += f" With probability {none} there is no try at all, which shows in what is released."
     rows = [
-        ("Number of tries drawn from", _cut(tries["distribution"])),
+        ("Number of tries drawn from", _cut(tries["in_words"])),
         ("Mean", number(tries["mean"])),
         ("Half of searches within", number(tries["median"], 15)),
         ("99 % of searches within", number(tries["within_99_percent"], 15)),
@@ -272,14 +296,19 @@ def _settings(found, settings):
     else:
         rows.append(("Noise on the score", noise["noise"] + _spread(noise, found["relation"] == "add-remove")))
     rows += _test_settings(found)
+    labels = settings["labels"]
+    if labels is not None:
+        source = "declared" if labels["declared"] else "found in y, and taken to be public"
+        rows.append(("Labels", f"{labels['number']}, {source}"))
     target = settings["target"]
     if target is not None:
-        goal = f"epsilon {as_given(target['epsilon'])} at delta {as_given(target['delta'])} for the whole search"
+        goal = f"epsilon {as_given(target['epsilon'])} at delta {plain_as_given(target['delta'])} for the whole search"
         rows.append(("Calibrated to", goal))
-        rows.append(("Every candidate costs at most", target["level"]))
+        rows.append(("Every try costs at most", target["level"]))
     seed = "GIVEN: must stay secret" if settings["seeded"] else "none; fresh secret randomness of the operating system"
     rows.append(("Random seed", seed))
-    return (Table("Settings, all of them public", ("", ""), tuple(rows), kind="facts"),)
+    table = Table("Settings, all of them public", ("", ""), tuple(rows), kind="facts")
+    return (table, Paragraph(_words.OWN_EPSILON)) if settings["own_epsilon"] else (table,)
 
 
 def _test_settings(found):

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -206,6 +207,32 @@ def test_refused_before_data_in_one_sentence(estimator, text):
         with pytest.raises(CandidateRefusedError, match=text) as caught:
             ask()
         assert type(estimator).__name__ in str(caught.value)
+
+
+def test_linear_regression_says_all_that_it_wants_at_once():
+    wanted = {
+        "fit_intercept must be False": {"fit_intercept": True},
+        "bounds_y must be given": {"bounds_y": None},
+        "at least as far from zero": {"bounds_X": (1, 2)},
+        "must contain 0": {"bounds_X": (1, 2)},
+        "epsilon must be a positive": {"epsilon": 0},
+    }
+    bad = linear()
+    for change in wanted.values():
+        for name, value in change.items():
+            setattr(bad, name, value)
+    with pytest.raises(CandidateRefusedError, match="^LinearRegression: 5 requirements are not met: ") as caught:
+        find_adapter(bad).check("zero-out")
+    said = str(caught.value)
+    assert all(words in said for words in wanted) and all(f"({i}) " in said for i in range(1, 6))
+    with pytest.raises(CandidateRefusedError, match="4 requirements"):
+        find_adapter(bad).check("replace-one")  # which does not want 0
+    with pytest.raises(CandidateRefusedError, match="3 requirements.*fit_inter.*bounds_X must be given.*bounds_y must"):
+        find_adapter(models.LinearRegression()).privacy_curve(100, "zero-out")
+    accepted = re.search(r"Accepted is e\.g\. (LinearRegression\(.*?\)\)): bounds", said).group(1)
+    find_adapter(eval(accepted, vars(models))).check("zero-out")
+    with pytest.raises(CandidateRefusedError, match="bounds_X must be given.*Accepted is e.g."):
+        find_adapter(linear(bounds_X=None)).check("zero-out")
 
 
 @pytest.mark.parametrize("make", EVERY)

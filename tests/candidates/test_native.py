@@ -1,13 +1,20 @@
 """Estimators that state their own cost: the statement, calibration, seeds, publication."""
 
+import collections
+import copy
 import pickle
 import random
 import threading
 
 import numpy as np
+import pandas as pd
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+from sklearn.utils import Bunch
 
 from skdptune._exceptions import CandidateRefusedError, PricingError
 from skdptune.accounting import PrivacyCurve
@@ -440,3 +447,227 @@ def test_regressors_and_transformers(kind):
     published = adapter.publish(fitted)
     method = "transform" if kind is ToyScaler else "predict"
     assert np.array_equal(getattr(published, method)(ROWS), getattr(fitted, method)(ROWS))
+
+
+# ---- what a container holds
+
+
+class Member(UndeclaredToy):
+    """Learns more than it may publish."""
+
+    def fit(self, X, y=None):
+        super().fit(X, y)
+        self._rows, self.n_iter_, self.X_ = np.array(X), 77, np.array(X)
+        return self
+
+
+Pair = collections.namedtuple("Pair", "first second")
+CONTAINERS = {
+    "Bunch": (lambda m: Bunch(m=m), lambda v: v.m),
+    "OrderedDict": (lambda m: collections.OrderedDict(m=m), lambda v: v["m"]),
+    "defaultdict": (lambda m: collections.defaultdict(list, m=m), lambda v: v["m"]),
+    "namedtuple": (lambda m: Pair(m, 1), lambda v: v.first),
+    "deque": (lambda m: collections.deque([m], maxlen=3), lambda v: v[0]),
+    "own": (Box, lambda v: v.content),
+    "deep": (lambda m: Bunch(a=[{"b": (Box(m),)}]), lambda v: v.a[0]["b"][0].content),
+}
+
+
+class Containing(UndeclaredToy):
+    def __init__(self, made=None, s=1.0, random_state=None):
+        self.made = made
+        super().__init__(s, random_state)
+
+    def fit(self, X, y=None):
+        super().fit(X, y)
+        self.found_ = CONTAINERS[self.made][0](Member(random_state=4).fit(X))
+        return self
+
+
+class Declaring(Containing):
+    published_attributes = ("found_",)
+
+
+@pytest.mark.parametrize("made", CONTAINERS)
+@pytest.mark.parametrize("kind", [Containing, Declaring])
+def test_members_are_made_anew_in_every_container(kind, made):
+    adapter, fitted = fit(kind(made))
+    published = adapter.publish(fitted)
+    assert type(published.found_) is type(fitted.found_)
+    old, new = (CONTAINERS[made][1](each.found_) for each in (fitted, published))
+    assert new.z_ == old.z_ and new.random_state is None and old.random_state == 4
+    assert not {"_rows", "n_iter_", "X_", "_skdptune_withheld"} & set(vars(new))
+    assert "found_" in adapter.published_names(fitted)
+
+
+def test_a_member_that_stands_twice_is_one_member():
+    class Twice(UndeclaredToy):
+        def fit(self, X, y=None):
+            self.found_ = Bunch(list=[Toy().fit(X)])
+            self.found_.again = self.found_.list[0]
+            return self
+
+    adapter, fitted = fit(Twice())
+    published = adapter.publish(fitted)
+    assert published.found_.again is published.found_.list[0] is not fitted.found_.again
+
+
+def test_a_frozen_member_is_not_published():
+    class Freezing(UndeclaredToy):
+        def fit(self, X, y=None):
+            self.found_ = [FrozenEstimator(Member().fit(X))]
+            self.bare_ = FrozenEstimator(Member().fit(X))
+            return self
+
+    class Declared(Freezing):
+        published_attributes = ("found_",)
+
+    adapter, fitted = fit(Freezing())
+    assert {"found_", "bare_"}.isdisjoint(vars(adapter.publish(fitted)))
+    adapter, fitted = fit(Declared())
+    with pytest.raises(CandidateRefusedError, match="a list with a FrozenEstimator, which keeps its fit"):
+        adapter.publish(fitted)
+
+
+def frame(X):
+    return pd.DataFrame(X, columns=["a", "b"])
+
+
+COPIES = {
+    "frame": (frame, lambda X, y: X.copy()),
+    "part of a frame": (frame, lambda X, y: X.iloc[:2]),
+    "frame of an array": (np.asarray, lambda X, y: frame(X.copy())),
+    "array of a frame": (frame, lambda X, y: X.to_numpy().copy()),
+    "sparse": (sparse.csr_array, lambda X, y: X.copy()),
+    "dense of sparse": (sparse.csr_array, lambda X, y: X.toarray()),
+    "text": (lambda X: X.astype(str).astype(object), lambda X, y: X.copy()),
+    "in a Bunch": (np.asarray, lambda X, y: Bunch(kept=[X.copy()])),
+    "view in a Bunch": (np.asarray, lambda X, y: Bunch(kept=X[:2, :1])),
+    "lists": (np.asarray, lambda X, y: X.tolist()),
+    "labels": (np.asarray, lambda X, y: {"y": y.copy()}),
+    "labels in a Series": (np.asarray, lambda X, y: pd.Series(y)),
+    "labels in a list": (np.asarray, lambda X, y: y.tolist()),
+}
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_copies_of_rows_are_withheld_whatever_they_are(kind):
+    make, copied = COPIES[kind]
+
+    class Copying(UndeclaredToy):
+        def fit(self, X, y=None):
+            self.kept_, self.fine_ = copied(X, y), Bunch(w=np.zeros((3, 3)), table=frame(np.zeros((3, 2))))
+            return self
+
+    adapter = NativeAdapter(Copying())
+    published = adapter.publish(adapter.fit(make(ROWS), LABELS, classes=None, seed=None))
+    assert not hasattr(published, "kept_") and published.fine_.w.shape == (3, 3)
+
+
+@pytest.mark.parametrize("made", [lambda view: Bunch(w=view), lambda view: Pair(view, 1), Box])
+def test_views_in_any_container_are_published_without_their_base(made):
+    class Viewing(Toy):
+        published_attributes = ("view_",)
+
+        def fit(self, X, y=None):
+            self.view_ = made(np.asarray(X)[:1])
+            return self
+
+    adapter, fitted = fit(Viewing())
+    raw = pickle.dumps(adapter.publish(fitted).view_)
+    assert ROWS[:1].tobytes() in raw and ROWS[2:3].tobytes() not in raw
+    view = next(iter(vars(adapter.publish(fitted).view_).values()), None) if made is Box else None
+    assert view is None or view.base is None
+
+
+def test_published_classes_are_the_declared_ones_whatever_a_fit_makes_of_them():
+    class Overwriting(ClassesToy):
+        def fit(self, X, y=None):
+            super().fit(X, y)
+            self.classes[:] = 9
+            self.classes = np.unique(y)
+            return self
+
+    declared = np.array([0, 1, 2])
+    adapter, fitted = fit(Overwriting(), classes=declared)
+    published = adapter.publish(fitted)
+    assert published.classes.tolist() == declared.tolist() == [0, 1, 2] and published.classes is not declared
+
+
+def test_what_a_fit_declares_does_not_replace_what_the_class_declares():
+    class Widening(Toy):
+        published_attributes = ("z_",)
+
+        def fit(self, X, y=None):
+            super().fit(X, y)
+            self.published_attributes, self.rows_ = ("z_", "rows_"), X[:1].copy()
+            return self
+
+    adapter, fitted = fit(Widening())
+    assert adapter.published_names(fitted) == ("z_",) and not hasattr(adapter.publish(fitted), "rows_")
+
+
+# ---- estimators that stay trained
+
+
+class Keeping(Toy):
+    def __sklearn_clone__(self):
+        return self
+
+
+class Copied(Toy):
+    def __sklearn_clone__(self):
+        return copy.deepcopy(self)
+
+
+class Sharing(Toy):
+    """Cloned with what it wraps."""
+
+    def __init__(self, s=1.0, random_state=None):
+        super().__init__(s, random_state)
+        self._inner = Toy()
+
+    def __sklearn_clone__(self):
+        twin = Sharing(self.s)
+        twin._inner = self._inner
+        return twin
+
+
+class Ensemble(Toy):
+    def __init__(self, members=None, s=1.0, random_state=None):
+        self.members = members
+        super().__init__(s, random_state)
+
+
+TRAINED = Toy().fit(ROWS)
+KEPT = {
+    "frozen": lambda: FrozenEstimator(TRAINED),
+    "itself": Keeping,
+    "copy": lambda: Copied().fit(ROWS),
+    "shared": Sharing,
+}
+PLACES = {
+    "alone": lambda kept: kept,
+    "last step": lambda kept: make_pipeline(Normalizer(), kept),
+    "first step": lambda kept: make_pipeline(kept, Toy()),
+    "base": Ensemble,
+    "list": lambda kept: Ensemble([("a", Toy()), ("b", kept)]),
+    "dict": lambda kept: Ensemble({"a": [kept]}),
+    "array": lambda kept: Ensemble(np.array([kept, None], dtype=object)),
+    "deep": lambda kept: make_pipeline(make_pipeline(Normalizer(), Ensemble(Ensemble(kept)))),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kept", KEPT)
+def test_what_stays_trained_when_cloned_is_refused_anywhere(kept, place):
+    with pytest.raises(CandidateRefusedError, match="stays as it was trained when it is cloned.*pass the unfitted"):
+        find_adapter(PLACES[place](KEPT[kept]()))
+
+
+def test_trained_templates_are_taken_where_cloning_forgets():
+    for template in (TRAINED, make_pipeline(TRAINED), Ensemble(TRAINED), Ensemble([("a", TRAINED)])):
+        find_adapter(template).check("zero-out")
+    with pytest.raises(CandidateRefusedError, match=r"^a \(Toy\) stays as it was trained"):
+        find_adapter(Ensemble({"a": TRAINED}))  # a dict is copied as it is
+    find_adapter(Ensemble({"a": Toy()})).check("zero-out")

@@ -1,5 +1,6 @@
 """Independent noise in every run, whatever clone, a global seed, a fork or a thread would do."""
 
+import collections
 import copy
 import multiprocessing
 import pickle
@@ -8,10 +9,12 @@ import threading
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.base import BaseEstimator, clone
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
 
+from skdptune._exceptions import CandidateRefusedError
 from skdptune.candidates._seeding import (
     RunRandomState,
     clear_random_states,
@@ -20,6 +23,7 @@ from skdptune.candidates._seeding import (
     isolated_global_generators,
     params_of,
     random_state_names,
+    refuse_hidden_seeds,
     set_random_states,
     strip_seeds,
 )
@@ -247,3 +251,61 @@ def test_parameters_are_those_of_get_params(estimator):
             assert params_of(estimator, deep) == estimator.get_params(deep)
     fresh = type(estimator)(**{**estimator.get_params(deep=False)}) if not isinstance(estimator, Own) else Own(5)
     assert params_of(fresh) == fresh.get_params(deep=False)
+
+
+# ---- seeds that a run could not replace
+
+
+class Noise:
+    """A source of noise of one's own."""
+
+    def __init__(self, generator=None):
+        self.generator = generator
+
+
+class Seeded(BaseEstimator):
+    def __init__(self, noise_seed=None, rng_=None, shuffle_random_state=None, noiseGenerator=None, noise=None):
+        self.noise_seed = noise_seed
+        self.rng_ = rng_
+        self.shuffle_random_state = shuffle_random_state
+        self.noiseGenerator = noiseGenerator
+        self.noise = noise
+
+
+@pytest.mark.parametrize("name", ["noise_seed", "rng_", "shuffle_random_state", "noiseGenerator"])
+@pytest.mark.parametrize("value", [0, "text", np.random.default_rng(0)])
+def test_a_seed_of_any_name_is_refused(name, value):
+    with pytest.raises(CandidateRefusedError, match=f"{name} of .* must not hold a seed or generator"):
+        refuse_hidden_seeds(Seeded(**{name: value}))
+    with pytest.raises(CandidateRefusedError, match=f"inner__{name} of Holder must not hold"):
+        refuse_hidden_seeds(Holder(inner=Seeded(**{name: value})))
+
+
+def test_unset_seeds_and_names_that_only_begin_so_are_taken():
+    refuse_hidden_seeds(Holder(inner=Seeded(), random_state=3))
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        stats.norm(0.0, 2.0),
+        Noise(np.random.default_rng(0)),
+        Noise([{"deep": (random.Random(0),)}]),
+        collections.deque([np.random.RandomState(0)]),
+        np.array([np.random.RandomState(0), None], dtype=object),
+        {"noise_seed": 3},
+        collections.OrderedDict(a={"rng": 3}),
+        {Holder(random_state=3)},
+        Noise(Holder(random_state=3)),
+        Noise(Seeded(noise_seed=3)),
+    ],
+    ids=lambda hidden: type(hidden).__name__,
+)
+def test_generators_are_found_however_deep(hidden):
+    with pytest.raises(CandidateRefusedError, match="noise of Seeded must not hold .* its noise would repeat"):
+        refuse_hidden_seeds(Seeded(noise=hidden))
+
+
+@pytest.mark.parametrize("harmless", [Noise(3.0), Noise(Holder()), {"a": [1, 2]}, lambda: 0, Noise(threading.Lock())])
+def test_other_objects_are_taken(harmless):
+    refuse_hidden_seeds(Seeded(noise=harmless))

@@ -222,6 +222,10 @@ REFUSED = [
     (pre.OneHotEncoder(categories=CATEGORIES), "handle_unknown='ignore'"),
     (pre.OneHotEncoder(categories=CATEGORIES, handle_unknown="ignore", min_frequency=2), "count rows"),
     (pre.OrdinalEncoder(categories=CATEGORIES), "handle_unknown='use_encoded_value'"),
+    (
+        pre.OrdinalEncoder(categories=CATEGORIES, handle_unknown="use_encoded_value", unknown_value=np.nan),
+        "set it to a number, e.g. -1",
+    ),
     (HashingVectorizer(input="filename"), "'content'"),
     (HashingVectorizer(tokenizer=str.split), "tokenizer=skdptune.candidates.row_wise"),
     (RBFSampler(gamma="scale"), "give a number"),

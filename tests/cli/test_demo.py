@@ -64,7 +64,7 @@ def test_demo_with_diffprivlib(ask):
     pytest.importorskip("diffprivlib.models", exc_type=Exception)
     found = ask("demo --mean 2")
     assert (found.code, found.err) == (0, "")
-    assert "Candidate: diffprivlib's RandomForestClassifier." in found.out
+    assert "Candidate: diffprivlib's LogisticRegression." in found.out
 
 
 def test_seed_warns_and_repeats(ask):

@@ -123,9 +123,9 @@ def test_missing_files_are_code_4(ask, tmp_path):
 def test_a_missing_library_is_code_1(ask, monkeypatch):
     monkeypatch.setitem(sys.modules, "diffprivlib", None)
     monkeypatch.setitem(sys.modules, "diffprivlib.models", None)
-    found = ask("demo --candidate forest")
+    found = ask("demo --candidate linear")
     assert found.code == 1
-    assert "--candidate forest needs a working diffprivlib" in found.err
+    assert "--candidate linear needs a working diffprivlib" in found.err
 
 
 def test_codes_are_in_the_help(ask):

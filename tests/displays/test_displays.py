@@ -32,7 +32,8 @@ from skdptune.displays import (
     RunCountDisplay,
     TradeOffDisplay,
 )
-from skdptune.displays._drawing import STYLES, number, round_down, round_up
+from skdptune.displays._drawing import STYLES, label_down, label_up, number
+from skdptune.model_selection import release_test_score
 from skdptune.run_counts import Finite, Fixed, Geometric, Logarithmic, Poisson, TruncatedNegativeBinomial
 
 DISPLAYS = [PrivacyProfileDisplay, TradeOffDisplay, RdpCurveDisplay, RunCountDisplay, PlanDisplay]
@@ -142,6 +143,30 @@ def test_displays_mark_the_delta_of_the_report(own, wanted):
     assert PrivacyProfileDisplay.from_estimator(spent, n_points=3).marked_delta == wanted
     if own:
         assert PlanDisplay.from_estimator(spent, run_counts=[Geometric], means=[2.0, 4.0]).delta == own
+
+
+@pytest.fixture(scope="module")
+def tested():
+    """A search with a test score that costs more than the search: what was released costs more than the search."""
+    rng = np.random.default_rng(0)
+    fitted = search().fit(rng.normal(size=(60, 2)), rng.integers(0, 2, 60))
+    return release_test_score(fitted, rng.normal(size=(30, 2)), rng.integers(0, 2, 30), score_noise=1.0)
+
+
+@pytest.mark.parametrize("display", [PrivacyProfileDisplay, TradeOffDisplay, RdpCurveDisplay])
+def test_a_price_with_a_test_score_is_not_called_that_of_the_search(tested, display):
+    options = {"n_points": 3} if display is PrivacyProfileDisplay else {}
+    both = display.from_estimator(tested.privacy_spent, **options)
+    compared = ["single run"] + ["closed form of the search"] * (display is not TradeOffDisplay)
+    assert list(both.lines_) == ["search and test score", *compared]
+    assert not any("whole search" in text for text in legend_texts(both))
+    alone = display.from_estimator(tested.search_spent, **options)
+    assert next(iter(alone.lines_)) == "whole search"
+    if display is PrivacyProfileDisplay:
+        delta = both.marked_delta
+        assert both.marks["search and test score"] == tested.epsilon(delta) > tested.search_spent.epsilon(delta)
+        assert both.marks["closed form of the search"] == pytest.approx(tested.search_spent.closed_form_epsilon(delta))
+        assert np.all(both.lower_bound[0] <= [tested.epsilon(d) for d in both.lower_bound[1]])
 
 
 def test_profile_with_a_refit_has_no_lower_bound():
@@ -411,16 +436,16 @@ def test_every_display_takes_a_search_in_the_same_way(display, drawn):
 
 
 def test_numbers_are_rounded_to_the_private_side():
-    assert round_up(1.8361) == "1.837" and round_up(1.2345 - 1e-9, 4) == "1.2345"
-    assert round_up(0.5) == "0.500" and round_up(math.inf) == "inf" and round_down(0.9999) == "0.999"
+    assert label_up(1.8361) == "1.837" and label_up(1.2345 - 1e-9) == "1.235"
+    assert label_up(0.5) == "0.500" and label_up(math.inf) == "inf" and label_down(0.9999) == "0.999"
     assert [number(x) for x in (1e-5, 2.5e-7, 0.05, 3.0)] == ["1e-5", "2.5e-7", "0.05", "3"]
 
 
 @pytest.mark.parametrize("value", [1e-12, 1.00000000000001, 1 - 2**-53, 0.12345678901234, 1e-7, 5e-324, 2 + 2**-51])
 def test_no_tolerance_rounds_a_number_to_the_wrong_side(value):
-    assert Fraction(round_down(value)) <= Fraction(repr(value)) <= Fraction(round_up(value))
-    assert round_up(value) != round_down(value)
-    assert float(round_up(value)) > 0
+    assert Fraction(label_down(value)) <= Fraction(repr(value)) <= Fraction(label_up(value))
+    assert label_up(value) != label_down(value)
+    assert float(label_up(value)) > 0
 
 
 @pytest.mark.parametrize("delta", [1.23456789e-5, 0.00012345678, 1e-300])
@@ -544,6 +569,17 @@ def test_means_in_names_are_rounded_down():
     assert "mean 2.99," in PlanDisplay.from_plan(table).ax_.get_yticklabels()[0].get_text()
 
 
+def test_panels_below_one_another():
+    display = RunCountDisplay.from_run_count([Geometric(10), Poisson(10)], stacked=True)
+    boxes = [ax.get_position() for ax in display.ax_]
+    assert [ax for ax in display.ax_] == list(display.axes_.values())
+    assert all(above.y0 > below.y1 for above, below in zip(boxes, boxes[1:], strict=False))
+    assert {round(box.x1, 3) for box in boxes} == {round(boxes[0].x1, 3)}
+    width, height = display.figure_.get_size_inches()
+    assert width < 6 < height  # a line of 360 points shows the letters of a phone's page
+    assert RunCountDisplay.from_run_count(Geometric(10), kind="pmf", stacked=True).ax_.get_ylabel() == "P(K = k)"
+
+
 def test_run_count_refusals():
     with pytest.raises(InvalidTypeError, match="run_count must be"):
         RunCountDisplay.from_run_count(3)
@@ -584,7 +620,7 @@ def test_plan_rows_show_the_table(drawn):
     display = drawn(PlanDisplay.from_plan(table, delta=1e-5))
     x, y = display.lines_["rows"].get_data()
     assert x.tolist() == [row["search_epsilon"] for row in table] and y.tolist() == [0, 1]
-    assert [text.get_text() for text in display.labels_] == [round_up(row["search_epsilon"]) for row in table]
+    assert [text.get_text() for text in display.labels_] == [label_up(row["search_epsilon"]) for row in table]
     names = [text.get_text() for text in display.ax_.get_yticklabels()]
     assert names[display.best].startswith("best: ") and "99 % within" in names[0]
 

@@ -1,5 +1,7 @@
 """Missing cells, odd kinds of arrays and declared classes: said before anything is spent, and without a cell."""
 
+import datetime
+
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
@@ -194,3 +196,45 @@ def test_a_model_without_a_price_is_named_before_its_score():
 
     with pytest.raises(ValueError, match="Ridge has no privacy cost"):
         PrivateRandomSearchCV(Ridge(), {"alpha": [1.0]}).privacy_cost(n_samples=50)
+
+
+MARK = 73.19731973
+
+
+class Odd:
+    def __init__(self):
+        self.shape = (40, 2)
+
+    def __len__(self):
+        return 40
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError(f"cell {MARK}")
+
+
+@pytest.mark.parametrize(
+    ("place", "bad", "words"),
+    [
+        ("X", [[1.0, datetime.date(2073, 1, 9)]] * 40, "not 'datetime.date'. X must be numeric"),
+        ("X", [[1.0, MARK], [2.0]] * 20, "inhomogeneous shape.*same number of columns"),
+        ("X", np.full((40, 2), 10**400 + 7319, dtype=object), "whole numbers too large"),
+        ("X", np.array(MARK), "got a single value"),
+        ("X", Odd(), "X cannot be read.*RuntimeError"),
+        ("y", [MARK * 1j] * 40, "Complex data not supported: y"),
+        ("y", [[MARK], [MARK, 1.0]] * 20, "inhomogeneous shape"),
+        ("y", np.array([MARK, "b"] * 20, dtype=object), "Unknown label type|no order"),
+        ("y", np.datetime64("2073-01-09"), "got a single value"),
+        ("X_public", np.full(40, MARK), "X_public must be two-dimensional; got shape"),
+        ("X_public", np.full((40, 2), MARK * 1j).tolist(), "Complex data not supported: X_public"),
+        ("X_public", Odd(), "X_public cannot be read"),
+    ],
+)
+def test_no_complaint_about_rows_quotes_them_or_comes_after_the_charge(place, bad, words):
+    X, y = rows()
+    ledger = Ledger()
+    search = PrivateRandomSearchCV(PrivateMajority(), {"scale": [1.0]}, n_iter=3, ledger=ledger, delta=1e-5)
+    given = {"X": X, "y": y, **({"X_public": X + 1, "y_public": y} if place == "X_public" else {}), place: bad}
+    with pytest.raises((ValueError, TypeError), match=words) as caught:
+        search.fit(**given)
+    assert ledger.charged == 0 and (caught.value.__context__ is None or caught.value.__suppress_context__)
+    assert not any(mark in str(caught.value) for mark in ("73.19", "7319", "2073"))

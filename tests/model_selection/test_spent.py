@@ -24,7 +24,7 @@ def fitted():
 def test_the_short_table_has_everything(fitted):
     text = str(fitted.privacy_spent_)
     for part in ("single run", "whole search", "(closed form)", "method", "relation", "zero-out, 60 rows", "tries",
-                 "Logarithmic(mean=5.0)", "score noise", "split", "Assumes:", "  1. ", "Scope: ", "Versions: python"):
+                 "logarithmic, mean 5", "score noise", "split", "Assumes:", "  1. ", "Scope: ", "Versions: python"):
         assert part in text
     assert max(len(line) for line in text.splitlines()) <= 79
     assert re.search(r"skdptune \d", text)
@@ -71,9 +71,12 @@ def test_no_closed_form_is_not_a_price():
 
 
 def test_long_run_counts_are_cut_in_the_short_table():
+    count = FromScipy(stats.rv_discrete(values=(range(1, 41), [1 / 40] * 40)))
+    text = str(handmade(PrivacyCurve.pure(1.0), count))
+    assert "..." in text and max(len(line) for line in text.splitlines()) <= 130
     spent = handmade(PrivacyCurve.pure(1.0), Finite([1 / 40] * 40))
     text = str(spent)
-    assert "..." in text and max(len(line) for line in text.splitlines()) <= 130
+    assert "finite, pmf a table of 40 probabilities" in text and max(len(line) for line in text.splitlines()) <= 130
     assert spent.report().to_dict()["tries"]["distribution"] == repr(spent.run_count)
 
 

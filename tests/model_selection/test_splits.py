@@ -154,3 +154,51 @@ def test_splits_differ_between_draws_and_repeat_with_a_seed():
     scheme = as_split_scheme(None)
     first, second, again = (scheme.draw(N, RunRandomState(e))[0][1] for e in (1, 2, 1))
     assert not np.array_equal(first, second) and np.array_equal(first, again)
+
+
+class Thrice(Holdout):
+    """Three holdouts for the price of one, if it were taken."""
+
+    n_splits = 3
+
+    def draw(self, n_samples, random_state):
+        return [super(Thrice, self).draw(n_samples, random_state)[0] for _ in range(3)]
+
+
+class Unsplit(IndependentHoldout):
+    def draw(self, n_samples, random_state):
+        return [(np.arange(n_samples), np.arange(n_samples))]
+
+
+@pytest.mark.parametrize("cv", [Thrice(), Unsplit(100)])
+def test_subclasses_of_own_schemes_are_refused(cv):
+    with pytest.raises(SplitRefusedError, match=f"cv={type(cv).__name__} is refused: only the exact classes"):
+        as_split_scheme(cv)
+
+
+def test_what_is_hung_on_a_scheme_decides_no_split():
+    cv = Holdout(0.25)
+    cv.draw = cv.row_costs = None
+    assert len(as_split_scheme(cv).draw(N, RunRandomState(0))[0][1]) == N // 4
+
+
+def test_drawn_splits_are_counted_against_the_price():
+    class Twice(Holdout):
+        def _draw(self, n_samples, random_state):
+            return 2 * super()._draw(n_samples, random_state)
+
+    with pytest.raises(SplitRefusedError, match=r"trained on 0 times and scored 2 times, which is more than what was"):
+        Twice().draw(N, RunRandomState(0))
+
+
+def test_a_splitter_is_asked_once_for_what_is_priced_and_drawn():
+    splitter, asked = LeaveOneOut(), []
+
+    def split(X):  # more at every call
+        asked.append(X)
+        return iter([(np.arange(1, N), np.arange(1))] * len(asked))
+
+    splitter.split = split
+    scheme = as_split_scheme(splitter)
+    assert scheme.row_costs(N) == (RowCost(1, 0), RowCost(0, 1))
+    assert len(scheme.draw(N, RunRandomState(0))) == len(asked) == 1

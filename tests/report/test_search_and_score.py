@@ -89,7 +89,7 @@ def test_pages(case):
     kind, dearer, both = case
     report, alone = both.report(), both.search_spent
     delta, text = report.delta, report.to_html()
-    assert f"at delta = {delta:g}, for the search and the test score together" in report.to_markdown()
+    assert f"at delta = {plain_as_given(delta)}, for the search and the test score together" in report.to_markdown()
     head, *body = cells(text, "epsilon of the search, the test score and both together, rounded up")
     assert head == ["delta", "Search", "Test score", "Together"]
     (row,) = [row for row in body if float(row[0]) == delta]
@@ -131,7 +131,7 @@ def test_every_form_says_the_same(case):
     for text in forms(both):
         assert all(price in text for price in prices)
         assert "Released: " not in text and "Released by the search: " in text
-        assert "The test score (AccuracyScorer()) carries exact integer noise" in text
+        assert "The test score (accuracy) carries exact integer noise" in text
         if kind == "add-remove":
             assert f"a public guess of {GUESS} rows" in text
             assert not re.search(rf"(?<![\d.])({ROWS}|{TESTED}|{ROWS + TESTED}) (searched |test )?rows", text)

@@ -28,6 +28,7 @@ _ASKED_WITH_ROWS = (
     "transform",
 )
 _LOWEST_LEVEL, _HIGHEST_LEVEL = 1e-6, 50.0
+_EPSILONS = 1e-9, 1e9  # below, noise leaves every bound and counts leave 64 bits; above, it is lost in rounding
 
 
 def blank(estimator, **params):
@@ -127,7 +128,11 @@ class DiffprivlibAdapter(CandidateAdapter):
     def _check_model(self):
         """Check every parameter whatever the relation (subclasses extend)."""
         _checks.check_positive(
-            self.name, "epsilon", getattr(self.estimator, "epsilon", None), "Pass e.g. epsilon=1.0."
+            self.name,
+            "epsilon",
+            getattr(self.estimator, "epsilon", None),
+            "Pass e.g. epsilon=1.0.",
+            *_EPSILONS,
         )
         if getattr(self.estimator, "warm_start", False):
             raise _checks.refusal(

@@ -16,9 +16,14 @@ __all__ = [
     "check_declared_classes",
     "check_integer_parameter",
     "check_positive",
+    "check_size",
     "check_spans_zero",
     "refusal",
 ]
+
+
+# Sizes whose squares, divided by a number of rows and by an epsilon, neither vanish nor overflow.
+SMALLEST, LARGEST = 1e-100, 1e100
 
 
 def refusal(model, name, expected, value, advice):
@@ -34,8 +39,46 @@ def refusal(model, name, expected, value, advice):
     )
 
 
-def check_positive(model, name, value, advice):
-    """Return ``value`` as a float if it is a positive finite real number, else refuse.
+def check_size(model, name, sizes, value, advice, low=SMALLEST, high=LARGEST):
+    """Refuse sizes that floating-point numbers cannot carry through a fit: noise scaled to them would vanish.
+
+    Parameters
+    ----------
+    model, name : str
+    sizes : array-like
+        Bounds, widths, norms or budgets that follow from ``value``; 0 passes.
+    value : object
+        The parameter, for the message.
+    advice : str
+    low, high : float
+        The sizes that can be computed with.
+
+    Raises
+    ------
+    CandidateRefusedError
+
+    Examples
+    --------
+    >>> check_size("StandardScaler", "bounds", [0.0, 3.5], (0, 3.5), "")
+    >>> check_size("StandardScaler", "bounds", [3e-160], (0, 3e-160), "Use other units.")
+    Traceback (most recent call last):
+    ...
+    skdptune._exceptions.CandidateRefusedError: StandardScaler: bounds must be of a size between 1e-100 and 1e+100 ...
+    """
+    sizes = np.abs(np.asarray(sizes, dtype=np.float64))
+    if not np.all((sizes == 0) | ((sizes >= low) & (sizes <= high))):
+        which = " (each end, if it is not 0, and each width)" if sizes.ndim else ""
+        raise refusal(
+            model,
+            name,
+            f"of a size between {low:g} and {high:g}{which}",
+            value,
+            f"Beyond that, floating-point numbers lose the noise of a fit, or the fit does not end. {advice}",
+        )
+
+
+def check_positive(model, name, value, advice, low=SMALLEST, high=LARGEST):
+    """Return ``value`` as a float if it is a positive real number of a size that can be computed with, else refuse.
 
     Examples
     --------
@@ -45,6 +88,7 @@ def check_positive(model, name, value, advice):
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not real or not math.isfinite(value) or not value > 0:
         raise refusal(model, name, "a positive finite number", value, advice)
+    check_size(model, name, float(value), value, advice, low, high)
     return float(value)
 
 
@@ -111,6 +155,7 @@ def check_bounds(model, name, bounds):
         raise refusal(model, name, "finite", bounds, advice)
     if not np.all(lower < upper):
         raise refusal(model, name, "ordered, min < max in every column", bounds, advice)
+    check_size(model, name, np.concatenate([lower, upper, upper - lower]), bounds, "Use other units for the columns.")
     return lower, upper
 
 

@@ -1,5 +1,7 @@
 """LinearRegression: noisy coefficients of the squared-error polynomial."""
 
+import functools
+
 import numpy as np
 from scipy.optimize import minimize
 
@@ -11,6 +13,27 @@ from skdptune.candidates._diffprivlib._noise import SPEND
 from skdptune.candidates._diffprivlib._rows import clip_rows
 
 __all__ = ["LinearRegressionAdapter"]
+
+_ACCEPTED = (
+    "Accepted is e.g. LinearRegression(epsilon=1.0, fit_intercept=False, bounds_X=(-1, 1), bounds_y=(-1, 1)): bounds "
+    "chosen without the private rows, of columns from which public constants were subtracted so that every lower bound "
+    "is at least as far from zero as the upper one."
+)
+
+
+def _refusals(*checks):
+    """Return the refusals that ``checks`` end with."""
+    found = []
+    for check in checks:
+        try:
+            check()
+        except CandidateRefusedError as refusal:
+            found.append(refusal)
+    return found
+
+
+def _said(refusal, model):
+    return str(refusal).removeprefix(f"{model}: ").removesuffix(".")
 
 
 class LinearRegressionAdapter(DiffprivlibAdapter):
@@ -36,8 +59,31 @@ class LinearRegressionAdapter(DiffprivlibAdapter):
     wants = "target"
     published = ("coef_", "intercept_")
 
-    def _check_model(self):
-        super()._check_model()
+    def check(self, relation):
+        """Refuse, without data, what cannot be vouched for under ``relation``: all of it in one error.
+
+        Raises
+        ------
+        CandidateRefusedError
+            Naming every requirement that is not met, and its repair.
+        """
+        found = _refusals(
+            functools.partial(super().check, relation),
+            self._check_intercept,
+            self._check_given,
+            self._check_lower_bounds,
+            functools.partial(self._check_zero, relation),
+            self._check_target,
+        )
+        if len(found) == 1 and _refusals(self._check_given):  # what bounds must be is not said by asking for some
+            raise CandidateRefusedError(f"{found[0]} {_ACCEPTED}")
+        if len(found) == 1:
+            raise found[0]
+        if found:
+            unmet = "; ".join(f"({i}) {_said(refusal, self.name)}" for i, refusal in enumerate(found, start=1))
+            raise CandidateRefusedError(f"{self.name}: {len(found)} requirements are not met: {unmet}. {_ACCEPTED}")
+
+    def _check_intercept(self):
         if self.estimator.fit_intercept:
             raise _checks.refusal(
                 self.name,
@@ -49,7 +95,11 @@ class LinearRegressionAdapter(DiffprivlibAdapter):
                 "twice (issue 105): set fit_intercept=False, subtract public constants from X and y to "
                 "centre them, and add a constant column of -1 if an intercept is needed.",
             )
-        lower, upper = _checks.check_bounds(self.name, "bounds_X", self.estimator.bounds_X)
+
+    def _check_given(self):
+        _checks.check_bounds(self.name, "bounds_X", self.estimator.bounds_X)
+
+    def _check_target(self):
         target = _checks.check_bounds(self.name, "bounds_y", self.estimator.bounds_y)
         if target[0].size != 1:
             raise _checks.refusal(
@@ -57,6 +107,11 @@ class LinearRegressionAdapter(DiffprivlibAdapter):
                 "Fit one target: for several, diffprivlib 0.6.6 makes more queries than it divides "
                 "epsilon by.",
             )  # fmt: skip
+
+    def _check_lower_bounds(self):
+        if _refusals(self._check_given):
+            return  # said already
+        lower, upper = _checks.check_bounds(self.name, "bounds_X", self.estimator.bounds_X)
         if not np.all(-lower >= np.abs(upper)):
             raise CandidateRefusedError(
                 f"{self.name}: every lower bound in bounds_X must be at least as far from zero as the "
@@ -66,8 +121,8 @@ class LinearRegressionAdapter(DiffprivlibAdapter):
                 "pass the moved bounds, or widen the lower bound."
             )
 
-    def _check_relation(self, relation):
-        if relation == "replace-one":
+    def _check_zero(self, relation):
+        if relation == "replace-one" or _refusals(self._check_given):
             return
         bounds = _checks.check_bounds(self.name, "bounds_X", self.estimator.bounds_X)
         _checks.check_spans_zero(

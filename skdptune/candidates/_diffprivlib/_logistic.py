@@ -1,7 +1,9 @@
 """LogisticRegression: objective perturbation, minimised to the last digits."""
 
+import contextlib
+
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.optimize import minimize
 from scipy.special import expit
 
@@ -16,6 +18,7 @@ __all__ = ["LogisticRegressionAdapter", "minimise", "shrink_rows"]
 _CURVATURE = 0.25  # largest second derivative of the logistic loss
 _SMALL = 64  # columns up to which Newton steps alone are fastest
 _RESIDUAL = 1e-9  # gradient left over, in units of one row's largest gradient
+_FLATTEST = 1e-12  # least penalty with which the minimum is found to that
 
 
 class LogisticRegressionAdapter(DiffprivlibAdapter):
@@ -65,6 +68,20 @@ class LogisticRegressionAdapter(DiffprivlibAdapter):
             "looking at the private rows.",
         )
         _checks.check_positive(self.name, "C", model.C, "Pass e.g. C=1.0.")
+        self._check_curved()
+
+    def _check_curved(self):
+        """Refuse an objective that is so flat that its minimum cannot be found, which the price assumes."""
+        penalty = 1.0 / (float(self.estimator.C) * float(self.estimator.data_norm) ** 2)
+        if penalty + _extra_penalty(float(self.estimator.epsilon), penalty) < _FLATTEST:
+            raise _checks.refusal(
+                self.name,
+                "C",
+                "at most 1e12 / data_norm**2 with an epsilon this large",
+                self.estimator.C,
+                "Beyond that, the penalty is lost in rounding and the exact minimum, on which the price rests, cannot "
+                "be found. Lower C, data_norm or epsilon.",
+            )
 
     def check_data(self, n_samples, n_features, classes):
         """Refuse fewer than two declared classes."""
@@ -128,11 +145,13 @@ def _perturbation(n_features, epsilon, penalty, rng):
     )
     perturbed = mechanism.randomise(lambda w: (0.0, np.zeros_like(w)))
     noise = perturbed(np.zeros(n_features))[1]
+    return noise, _extra_penalty(epsilon, penalty)
+
+
+def _extra_penalty(epsilon, penalty):
+    """Return what the mechanism adds to the penalty: its own rule, in the same arithmetic."""
     spent_on_noise = epsilon - 2 * np.log(1 + _CURVATURE / penalty)
-    extra = 0.0
-    if spent_on_noise <= 0:  # the mechanism's own rule, in the same arithmetic
-        extra = _CURVATURE / np.expm1(epsilon / 4) - penalty
-    return noise, extra
+    return 0.0 if spent_on_noise > 0 else _CURVATURE / np.expm1(epsilon / 4) - penalty
 
 
 def minimise(rows, target, penalty, noise):
@@ -174,12 +193,23 @@ def minimise(rows, target, penalty, noise):
         share = expit(rows @ w)
         hessian = (rows * (share * (1.0 - share))[:, None]).T @ rows
         hessian[np.diag_indices(n_features)] += penalty
-        step = -cho_solve(cho_factor(hessian), gradient)
-        moved = _line_search(value_and_gradient, w, value, gradient, step)
+        steps = _newton_steps(hessian, gradient, penalty)
+        tried = (_line_search(value_and_gradient, w, value, gradient, step) for step in steps)
+        moved = next((point for point in tried if point is not None), None)
         if moved is None:
             break
         w, value, gradient = moved
     return w
+
+
+def _newton_steps(hessian, gradient, penalty):
+    """Yield the Newton step, and where it is of no use a careful one: parallel rows must not make a fit fail."""
+    with contextlib.suppress(LinAlgError):
+        yield -cho_solve(cho_factor(hessian), gradient)
+    values, vectors = eigh(hessian)
+    rounding = len(values) * np.finfo(float).eps * values[-1]  # what is below it has no digits
+    along = vectors.T @ gradient / np.maximum(values, max(penalty, rounding))
+    yield -vectors @ along
 
 
 def _line_search(function, w, value, gradient, step):

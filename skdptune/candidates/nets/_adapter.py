@@ -96,8 +96,9 @@ class NetAdapter(CandidateAdapter):
                     "proved (grad_sample_mode='rows' makes it so by construction)."
                 )
             sentences.append(
-                f"The code of the module and criterion of {self.name} keeps nothing outside them from one call to the "
-                "next: in globals, closures, class attributes, files, or generators other than torch's."
+                f"The code of the module and criterion of {self.name} keeps nothing from one call to the next, inside "
+                "or outside: in what copies share, globals, closures, class attributes, files, or generators other "
+                "than the global ones of torch, Python and numpy."
             )
             if net.grad_sample_mode in ("auto", "functorch"):
                 sentences.append(

@@ -8,6 +8,7 @@ number whose norm was measured, whatever autograd does elsewhere ("book-keeping"
 
 import torch
 from opacus.grad_sample import GradSampleModule
+from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
 from skdptune._exceptions import CandidateRefusedError
@@ -39,7 +40,12 @@ class Call:
     def gradients(self, rows=slice(None)):
         """Return ``{parameter: gradients}`` of these rows, first dimension rows."""
         rule = GradSampleModule.GRAD_SAMPLERS[type(self.layer)]
-        return rule(self.layer, [self.a[rows]], self.b[rows])
+        found = rule(self.layer, [self.a[rows]], self.b[rows])
+        padding = self.layer.padding_idx if type(self.layer) is nn.Embedding else None
+        if padding is not None:  # which the rule takes for a word like others
+            for g in found.values():
+                g[:, padding] = 0
+        return found
 
     def parameters(self):
         """Return the layer's parameters to train."""

@@ -8,12 +8,14 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, InvalidTypeError
 from skdptune._validation import check_choice, check_integer, check_real, invalid_type, invalid_value
 from skdptune.candidates.nets._callbacks import check_callbacks
-from skdptune.candidates.nets._known import TOGETHER
+from skdptune.candidates.nets._catches import check_catches
+from skdptune.candidates.nets._copies import check_copies
+from skdptune.candidates.nets._known import TOGETHER, is_known
 from skdptune.candidates.nets._losses import build_criterion
 from skdptune.candidates.nets._per_sample import MODES
 from skdptune.candidates.nets._rows import input_dtype_of
 
-__all__ = ["PREFIXES", "check_net", "is_component_param"]
+__all__ = ["PREFIXES", "check_code", "check_module", "check_net", "check_parameters", "is_component_param"]
 
 PREFIXES = ("module__", "criterion__", "optimizer__")
 
@@ -117,6 +119,8 @@ def _check_numbers(net):
             raise invalid_value("max_grad_norm", f"at least {LEAST_NORM:g}", norm, "Raise it, and lower lr as much.")
     check_integer("physical_batch_size", net.physical_batch_size, low=1)
     check_real("lr", net.lr, low=0)
+    if "alpha" in net._declared():
+        check_real("alpha", net.alpha, low=0, advice="It is the strength of the penalty on the weights.")
     input_dtype_of(net.input_dtype)
     try:
         torch.device(net.device)
@@ -185,8 +189,18 @@ def check_module(net, module):
             raise CandidateRefusedError(
                 f"{where} must have no hooks: they see single rows. Put what they do into forward."
             )
-    _check_parameters(kind, module)
+    _check_trained(kind, module)
     _check_by_opacus(net, module)
+    if not any(map(is_lazy, module.parameters())):  # else the dry run asks
+        check_code(net, module, build_criterion(net))
+
+
+def check_code(net, module, criterion):
+    """Refuse what copies of module and criterion would share, and code that catches the errors of a batch."""
+    kind, known = type(net).__name__, is_known(module, criterion)
+    check_copies(kind, module, criterion, whole=not known)
+    if not known and net.grad_sample_mode != "rows":
+        check_catches(kind, net.grad_sample_mode, module, criterion)
 
 
 def _has_hooks(layer):
@@ -195,11 +209,18 @@ def _has_hooks(layer):
     return not lazy and any(getattr(layer, name, None) for name in names)
 
 
-def _check_parameters(kind, module):
+def _check_trained(kind, module):
     trainable = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     if not trainable:
         raise CandidateRefusedError(f"module of {kind} must have a parameter to train; it has none with requires_grad.")
-    for name, p in trainable:
+    check_parameters(module)
+
+
+def check_parameters(module):
+    """Refuse parameters to train whose gradients could not be clipped as they are."""
+    for name, p in module.named_parameters():
+        if not p.requires_grad:
+            continue
         if not isinstance(p, UninitializedParameter) and p.dtype not in (torch.float32, torch.float64):
             raise CandidateRefusedError(
                 f"parameter {name!r} of the module must be float32 or float64; got {p.dtype}: norms computed in less "

@@ -46,6 +46,13 @@ _ALONE = 1e-4  # a row alone goes through other kernels than in a batch
 # A condition on the whole batch (x.max() > 255) shows where the other rows lie below it and one above.
 _SCALES = (0.01, 1.0, 100.0)
 _STRANGE = (1e3, -1e3, 1e6, float("nan"), float("inf"))
+_RULE_ADVICE = (
+    "the per-row rule of a layer does not fit it. Use grad_sample_mode='functorch', or replace the layer."
+)
+_VMAP_ADVICE = (
+    "under torch.func.vmap the module or the criterion computes something else than for the row alone. Set "
+    "grad_sample_mode='rows' (each row by itself, slow)."
+)
 _RANDOM_LAYERS = (nn.modules.dropout._DropoutNd, nn.RReLU)
 _LOCK = threading.RLock()
 _ATTEMPTS = 10
@@ -366,11 +373,26 @@ class _Rehearsal:
         for left, right in zip(a, b, strict=True):
             self._same("gradient", left, right)
         if self.mode not in TOGETHER:
+            self._check_strange(a)
             return  # rows are differentiated one by one, and draw masks of their own
         if not self.random:
             self._compare(a, [self._plain(slice(i, i + 1), 0) for i in range(_ROWS)])
         else:  # the same masks in the same batch
             self._compare(a, [self._plain(slice(None), i) for i in range(_ROWS)])
+
+    def _check_strange(self, before):
+        """Ask whether a strange row moves what ``vmap`` makes of plain ones: an error caught would."""
+        if not self.random:
+            self._compare(before, [self._plain(slice(i, i + 1), 0) for i in range(_ROWS)], _VMAP_ADVICE)
+        for x, y in strange_rows(self.x, self.y, _CHANGED):
+            try:
+                after = self._gradients(x, y)
+            except SkdptuneError:
+                raise
+            except (Exception, SystemExit):  # noqa: S112  # such rows train nothing
+                continue
+            for a, b in zip(before, after, strict=True):
+                self._same("gradient", a, b)
 
     def _first_gradients(self):
         try:
@@ -408,14 +430,13 @@ class _Rehearsal:
         grads = torch.autograd.grad(loss, parameters, allow_unused=True)
         return [torch.zeros_like(p) if g is None else g for g, p in zip(grads, parameters, strict=True)]
 
-    def _compare(self, per_row, plain):
+    def _compare(self, per_row, plain, advice=_RULE_ADVICE):
         for i, grads in enumerate(plain):
             size = max(float(g.abs().max()) for g in grads)
             for ours, theirs in zip(per_row, grads, strict=True):
                 if not _close(ours[i].double(), theirs.double(), 1e-3, rtol=1e-2, size=size):
                     raise CandidateRefusedError(
-                        "a per-row gradient differs from the row's own gradient: the per-row rule of a layer does "
-                        "not fit it. Use grad_sample_mode='functorch', or replace the layer."
+                        f"a per-row gradient differs from the row's own gradient: {advice}"
                     )
 
     def _check_steps(self, terms):

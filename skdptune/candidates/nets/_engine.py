@@ -14,9 +14,11 @@ from joblib.parallel import get_active_backend
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError
 from skdptune.candidates.nets._callbacks import apply_callbacks
+from skdptune.candidates.nets._checks import check_parameters
 from skdptune.candidates.nets._modules import dtype_of, fixed_torch_seed, plain_torch
 from skdptune.candidates.nets._noise import GaussianNoise, PoissonSampler, generator_for
 from skdptune.candidates.nets._per_sample import clipper
+from skdptune.candidates.nets._schedules import factors_of
 
 __all__ = ["clipping_bounds", "in_worker", "one_thread_in_workers", "place", "train"]
 
@@ -57,6 +59,7 @@ class _Steps:
         self._stack = contextlib.ExitStack()
         self._trainable = None
         self._base_rates = [group["lr"] for group in optimizer.param_groups]
+        self._factors = None
 
     def close(self):
         self._stack.close()
@@ -64,6 +67,7 @@ class _Steps:
     def begin_epoch(self, number, strict=False):
         """Run callbacks; if they froze or freed layers, lay the per-row machinery anew."""
         apply_callbacks(self.net, self.module, number)
+        check_parameters(self.module)  # a callback may have changed them
         trainable = [name for name, p in self.module.named_parameters() if p.requires_grad]
         if trainable == self._trainable:
             return
@@ -74,12 +78,16 @@ class _Steps:
             clipper(self.net.grad_sample_mode, self.module, self.row_loss, bounds, strict, self.seeds)
         )
 
+    def read_schedule(self, steps):
+        """Ask the schedule for all its factors, before a row is read: no step can fail for it."""
+        if self.net.lr_schedule is not None:
+            self._factors = factors_of(self.net.lr_schedule, steps)
+
     def set_rate(self, step):
         """Set the learning rate of ``step`` from the schedule."""
-        if self.net.lr_schedule is not None:
-            factor = float(self.net.lr_schedule(step))
+        if self._factors is not None:
             for group, base in zip(self.optimizer.param_groups, self._base_rates, strict=True):
-                group["lr"] = base * factor
+                group["lr"] = base * self._factors[step]
 
     def sums(self, batches):
         """Return the clipped sums over an iterable of physical batches ``(x, y)``.
@@ -136,6 +144,7 @@ def train(net, module, optimizer, row_loss, rows, targets, terms, *, device, see
     dtype = dtype_of(module)
     dropout = fixed_torch_seed(0, device)  # every batch has its own seed; the caller's generator is put back
     with plain_torch(), dropout, _quiet_hooks(), contextlib.closing(steps):
+        steps.read_schedule(terms.steps)
         for step in range(terms.steps):
             if step % terms.epoch == 0:
                 steps.begin_epoch(step // terms.epoch + 1)

@@ -2,11 +2,12 @@
 
 import numpy as np
 import torch
-from sklearn.utils import column_or_1d
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from skorch import NeuralNetClassifier, NeuralNetRegressor
 
 from skdptune._exceptions import InvalidParameterError
+from skdptune.candidates._quotes import without_cells
 from skdptune.candidates.nets._losses import build_criterion, one_column
 from skdptune.candidates.nets._modules import MLP
 from skdptune.candidates.nets._net import PrivateNet, refused
@@ -160,8 +161,7 @@ class DPNeuralNetClassifier(PrivateNet, NeuralNetClassifier):
     def _task_of(self, y, classes=None):
         y = column_or_1d(y, warn=True)
         if classes is None:
-            check_classification_targets(y)
-            classes = np.unique(y) if self.classes is None else np.unique(np.asarray(self.classes))
+            classes = _declared(y, self.classes)
             if not np.isin(y, classes).all():
                 raise InvalidParameterError(
                     "classes must hold every label of y; y has a label that was not declared. Declare it."
@@ -265,10 +265,29 @@ class DPNeuralNetRegressor(PrivateNet, NeuralNetRegressor):
             raise InvalidParameterError(f"y must have shape (n_samples,) or (n_samples, n_targets); got {y.shape}.")
         return y, Regression(None if y.ndim == 1 else y.shape[1], _checked_bounds(self.target_bounds))
 
+    def score(self, X, y, sample_weight=None):
+        """Return the coefficient of determination of ``predict(X)``; for public rows, it has no noise."""
+        y = without_cells(check_array, y, ensure_2d=False, dtype="numeric", input_name="y")
+        return super().score(X, y, sample_weight)
+
     def predict(self, X):
         """Return predictions, shape (n_samples,) or (n_samples, n_targets)."""
         outputs = self.outputs_of(X)  # before fit, this raises NotFittedError
         return self._task.decode(outputs)
+
+
+def _declared(y, classes):
+    """Return the sorted labels: those of ``classes``, or those of ``y`` where none are declared."""
+    name = "y" if classes is None else "classes"
+    try:
+        check_classification_targets(y)
+        return np.unique(y if classes is None else np.asarray(classes))
+    except TypeError:
+        pass
+    raise InvalidParameterError(
+        f"{name} must hold labels of one kind, all text or all numbers; got kinds that cannot be sorted. Turn them all "
+        "into text: y.astype(str)."
+    )
 
 
 def _checked_bounds(bounds):

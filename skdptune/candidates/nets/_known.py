@@ -4,6 +4,8 @@ For these, and only for these, rows cannot meet in a batch because of what the m
 layers, each of which works along the dimensions of one row. Everything else is code we have not read.
 """
 
+import functools
+
 import torch
 from torch import nn
 
@@ -87,13 +89,28 @@ _HOOKS = (
     *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
     *("_state_dict_hooks", "_load_state_dict_pre_hooks"),
 )
-_FORWARDS = {kind: kind.forward for kind in _LAYERS}  # as they were when this was read
+# What runs, as it was when this was read; torch's classes may be patched since.
+_FORWARDS = {kind: kind.forward for kind in (*_LAYERS, nn.LayerNorm, nn.Sequential, *_CRITERIA)}
+_CALL = nn.Module.__call__, nn.Module._call_impl
+_GLOBAL_HOOKS = tuple(
+    getattr(nn.modules.module, f"_global_{name}")
+    for name in ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
+)
+
+
+def _is_patched(layer):
+    """Return whether what a call of the layer runs is not what was read: on the instance, its class or all modules."""
+    kind = type(layer)
+    if kind.forward is not _FORWARDS.get(kind, kind.forward) or (kind.__call__, kind._call_impl) != _CALL:
+        return True
+    # a function on the instance in place of one of the class
+    return any(callable(getattr(kind, name, None)) for name in vars(layer)) or any(_GLOBAL_HOOKS)
 
 
 def _least_dimensions(layer):
     """Return the least number of dimensions of the layer's input, or None where its forward is not known."""
     kind = type(layer)
-    if "forward" in vars(layer) or "__call__" in vars(layer) or any(getattr(layer, name, None) for name in _HOOKS):
+    if _is_patched(layer) or any(getattr(layer, name, None) for name in _HOOKS):
         return None
     if any(type(p) is not nn.Parameter for p in layer._parameters.values() if p is not None):
         return None
@@ -101,7 +118,7 @@ def _least_dimensions(layer):
         return len(layer.normalized_shape) + 1 if _has_bias_or_nothing(layer) else None
     if kind in _LAYERS:
         condition, least = _LAYERS[kind]
-        if kind.forward is not _FORWARDS[kind] or not condition(layer):
+        if not condition(layer):
             return None
         return max(least, 1 - layer.dim) if isinstance(getattr(layer, "dim", None), int) else least
     return _own().get(kind)
@@ -117,27 +134,30 @@ def is_known(module, criterion=None):
     >>> is_known(nn.Sequential(nn.Flatten(0), nn.Linear(3, 2)))
     False
     """
-    if criterion is not None and (type(criterion) not in _CRITERIA or "forward" in vars(criterion)):
+    if criterion is not None and (type(criterion) not in _CRITERIA or _is_patched(criterion)):
         return False
     return all(_least_dimensions(layer) is not None for layer in module.modules())
 
 
 def watch_shapes(module):
     """Make every layer of a known module check its input's number of dimensions; return what removes it again."""
-
-    def check(layer, inputs):
-        least = needed[layer]
-        if inputs[0].dim() < least:
-            raise CandidateRefusedError(
-                f"a {type(layer).__name__} of the module must get inputs of {least} dimensions, the rows first; got "
-                f"{inputs[0].dim()}: it would take the rows for something else. Put nn.Unflatten(1, ...) before it."
-            )
-        # on a GPU a code outside the table would stop the process, not the row
-        if type(layer) is nn.Embedding and inputs[0].is_cuda and bool(_outside(inputs[0], layer.num_embeddings)):
-            raise IndexError("a code lies outside the table of an Embedding")
-
     needed = {layer: _least_dimensions(layer) for layer in module.modules()}
-    return [layer.register_forward_pre_hook(check) for layer in needed]
+    return [
+        layer.register_forward_pre_hook(functools.partial(_check_shape, least), with_kwargs=True)
+        for layer, least in needed.items()
+    ]
+
+
+def _check_shape(least, layer, args, kwargs):
+    x = next(iter((*args, *kwargs.values())))  # rows in a dict come by the name of forward's argument
+    if x.dim() < least:
+        raise CandidateRefusedError(
+            f"a {type(layer).__name__} of the module must get inputs of {least} dimensions, the rows first; got "
+            f"{x.dim()}: it would take the rows for something else. Put nn.Unflatten(1, ...) before it."
+        )
+    # on a GPU a code outside the table would stop the process, not the row
+    if type(layer) is nn.Embedding and x.is_cuda and bool(_outside(x, layer.num_embeddings)):
+        raise IndexError("a code lies outside the table of an Embedding")
 
 
 def _outside(codes, size):

@@ -3,7 +3,9 @@
 import contextlib
 import copy
 import inspect
+import random
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -22,7 +24,7 @@ __all__ = [
     "plain_torch",
     "run_module",
     "run_module_by_rows",
-    "seed_torch",
+    "seed_generators",
     "single_rows",
     "slice_rows",
     "tensors_of",
@@ -94,9 +96,9 @@ class MLP(nn.Module):
 
 
 class fixed_torch_seed:  # noqa: N801
-    """Run a block with torch's global generators seeded, and put their state back afterwards.
+    """Run a block with the global generators seeded, and put their state back afterwards.
 
-    For draws that need not be private: initial weights, dropout masks.
+    torch's, Python's and numpy's. For draws that need not be private: initial weights, dropout masks.
     """
 
     def __init__(self, seed, device="cpu"):
@@ -106,17 +108,32 @@ class fixed_torch_seed:  # noqa: N801
 
     def __enter__(self):
         self._fork.__enter__()
+        self._others = random.getstate(), np.random.get_state()
         torch.manual_seed(self.seed & _MASK)
+        _seed_others(self.seed)
         return self
 
     def __exit__(self, *exc_info):
+        random.setstate(self._others[0])
+        np.random.set_state(self._others[1])
         return self._fork.__exit__(*exc_info)
 
 
-def seed_torch(seed, device):
-    """Seed torch's global generators; that of the CPU alone where no other is in use, which takes far less time."""
+def _seed_others(seed):
+    """Seed Python's and numpy's global generators, from which code of one's own may draw."""
+    random.seed(seed & _MASK)
+    np.random.seed((seed ^ seed >> 32) & 0xFFFFFFFF)
+
+
+def seed_generators(seed, device, own_code=True):
+    """Seed the global generators: torch's, and for code of one's own Python's and numpy's.
+
+    Of torch's that of the CPU alone where no other is in use, which takes far less time.
+    """
     alone = torch.device(device).type == "cpu" and not torch.cuda.is_initialized()
-    (torch.default_generator if alone else torch).manual_seed(seed)
+    (torch.default_generator if alone else torch).manual_seed(seed & _MASK)
+    if own_code:
+        _seed_others(seed)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import validate_data
+from skorch.exceptions import NotInitializedError
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, PublicSeedWarning
 from skdptune._validation import check_integer
@@ -15,7 +16,7 @@ from skdptune.accounting._relations import check_relation
 from skdptune.candidates._quotes import without_cells
 from skdptune.candidates._seeding import entropy_for
 from skdptune.candidates.nets import _budget
-from skdptune.candidates.nets._checks import check_net, is_component_param
+from skdptune.candidates.nets._checks import check_code, check_net, is_component_param
 from skdptune.candidates.nets._dry_run import dry_run
 from skdptune.candidates.nets._engine import one_thread_in_workers, place, train
 from skdptune.candidates.nets._known import TOGETHER, is_known, row_by_row
@@ -170,6 +171,14 @@ class PrivateNet:
     def __sklearn_is_fitted__(self):
         return "module_" in vars(self)
 
+    def check_is_fitted(self, *args, **kwargs):
+        """Raise scikit-learn's NotFittedError before ``fit``."""
+        if not self.__sklearn_is_fitted__():
+            raise NotInitializedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
+                "using this estimator."
+            )
+
     def __getstate__(self):
         """Weights travel as plain arrays: any machine can load them."""
         state = {k: v for k, v in vars(self).items() if k not in ("module_", "criterion_")}
@@ -304,6 +313,7 @@ class PrivateNet:
         device = place(self.device)
         with one_thread_in_workers(), plain_torch():
             module = self._new_module(rows.schema, task, seed=start)
+            check_code(self, module, row_loss.criterion)  # of the code as it is now
             constants = {name: b.detach().clone() for name, b in module.named_buffers()}
             targets = task.encode(y, dtype_of(module))
             module.to(device)

@@ -7,8 +7,8 @@ twice, a few rows at a time, to keep little in memory: for their norms, and for 
 
 A row whose gradient is not finite, or for which the module raises an error, contributes zero: what it
 contributes is a function of the row alone, and training does not depend on whether it can be computed. Every call
-runs on a fresh copy of a module that is not known, on its own copy of the rows and from its own seed: how many calls
-were made before, and for which rows, leaves no trace.
+runs on a fresh copy of a module that is not known, on its own copy of the rows and from its own seed of all global
+generators: how many calls were made before, and for which rows, leaves no trace.
 
 Norms of blocks are taken in the parameters' precision and joined in double: a block of m numbers has a norm that is
 wrong by at most a share (m + 2) u / 2 (a sum of m squares in any order; u = 2^-24), here 3.9e-6, inside the margin.
@@ -18,6 +18,7 @@ Sums over rows are in double precision throughout, products included.
 import contextlib
 import copy
 
+import numpy as np
 import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
@@ -30,7 +31,7 @@ from skdptune.candidates.nets._modules import (
     copied,
     plain_torch,
     run_module,
-    seed_torch,
+    seed_generators,
     single_rows,
     slice_rows,
 )
@@ -59,7 +60,7 @@ class _Clipper:
     strict : bool, default=False
         True raises what a batch raises (the dry run); False leaves out the rows that cause it.
     seeds : numpy.random.Generator, optional
-        Gives every batch a seed for torch's generator; None leaves that as it is.
+        Gives every batch a seed for the global generators; None leaves them as they are.
     """
 
     def __init__(self, module, row_loss, bounds, strict=False, seeds=None):
@@ -129,22 +130,27 @@ class _Clipper:
         except _FAILURES:
             return
 
-    def _in_pieces(self, x, y, fine):
-        """Return the sum over ``fine`` rows; a batch that does not go through as one is halved."""
+    def _in_pieces(self, x, y, fine, path=()):
+        """Return the sum over ``fine`` rows; a batch that does not go through as one is halved.
+
+        Each piece has a seed of its own: with the batch's they would all draw the same masks.
+        """
         n = y.shape[0]
         try:
-            return self._attempt(x, y, fine)
+            return self._attempt(x, y, fine, path)
         except _FAILURES:
             if n == 1:
                 return self.zeros()
         halves = slice(0, n // 2), slice(n // 2, n)
-        parts = [self._in_pieces(slice_rows(x, half), y[half], fine[half]) for half in halves]
+        parts = [
+            self._in_pieces(slice_rows(x, half), y[half], fine[half], (*path, side)) for side, half in enumerate(halves)
+        ]
         return [a + b for a, b in zip(*parts, strict=True)]
 
-    def _attempt(self, x, y, fine=None):
+    def _attempt(self, x, y, fine=None, path=()):
         with plain_torch():
             if self._seed is not None:
-                seed_torch(self._seed, self.named[0][1].device)
+                seed_generators(_piece_seed(self._seed, path), self.named[0][1].device, own_code=not self.known)
             return self._sum(copied(x), copied(y), fine)
 
     def zeros(self):
@@ -157,6 +163,13 @@ class _Clipper:
             return self.module, self.row_loss
         module, row_loss = copy.deepcopy((self.module, self.row_loss))
         return as_leaves(module), row_loss
+
+
+def _piece_seed(seed, path):
+    """Return the seed of a piece: the batch's own for the whole, another for every path of halvings."""
+    if not path:
+        return seed
+    return int(np.random.SeedSequence(seed, spawn_key=path).generate_state(1, np.uint64)[0] >> 2)
 
 
 def _losses(module, row_loss, x, y):
@@ -230,6 +243,11 @@ class _Materialised(_Clipper):
 
 class FunctorchClipper(_Materialised):
     """Each row differentiated by itself: rows meet in no number. Python code runs once for all of them, though."""
+
+    def _fresh(self):
+        # always: functional_call leaves its own tensors in a layer that is registered twice
+        module, row_loss = copy.deepcopy((self.module, self.row_loss))
+        return as_leaves(module), row_loss
 
     def gradients(self, x, y):
         module, row_loss = self._fresh()
@@ -322,6 +340,12 @@ class GhostClipper(_Captured):
                 "clipping must be 'flat' with grad_sample_mode='ghost'; got 'per_layer'. Ghost clipping has "
                 "one factor per row: use clipping='flat', or grad_sample_mode='hooks'."
             )
+        if any(type(layer) is nn.Embedding and _on_gpu(layer) for layer in self.module.modules()):
+            raise CandidateRefusedError(
+                "module must have no embedding to train on a GPU with grad_sample_mode='ghost': the GPU adds up its "
+                "gradients in no fixed order, so that what is summed is not quite what was measured. Use "
+                "grad_sample_mode='hooks', which makes them once."
+            )
         super()._setup()
 
     def norms(self, x, y):
@@ -349,6 +373,10 @@ class GhostClipper(_Captured):
             for p, total in (_product_sums if _is_product(group) else _formed_sums)(group, factor, good):
                 sums[place[id(p)]] += total.reshape(p.shape)
         return sums
+
+
+def _on_gpu(layer):
+    return any(p.is_cuda and p.requires_grad for p in layer.parameters())
 
 
 def _is_product(group):

@@ -170,8 +170,13 @@ def refuse_times(rows, name):
 def _readable(part):
     refuse_times(part, "X")
     if isinstance(part, torch.Tensor):
-        if part.layout != torch.strided:
+        if part.layout != torch.strided and not part.is_nested:
             raise InvalidParameterError("X must be a dense tensor; got a sparse one. Call .to_dense().")
+        if part.is_nested or part.is_quantized:
+            raise InvalidParameterError(
+                f"X must be a plain tensor; got a {'nested' if part.is_nested else 'quantized'} one. Call "
+                f"{'.to_padded_tensor(0)' if part.is_nested else '.dequantize()'}."
+            )
         if part.is_complex():
             raise _complex()
         part = part.detach()

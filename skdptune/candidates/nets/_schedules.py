@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from skdptune._exceptions import CandidateRefusedError
 from skdptune._validation import invalid_type
 
-__all__ = ["LinearDecay", "check_schedule"]
+__all__ = ["LinearDecay", "check_schedule", "factors_of"]
+
+_CALLS = 256  # at least, before a schedule is believed to need the step alone
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class LinearDecay:
 
 
 def check_schedule(schedule, steps):
-    """Refuse a schedule that does not give a finite factor at every step.
+    """Refuse a schedule that does not give a finite factor at every step, and the same one whenever it is asked.
 
     Raises
     ------
@@ -49,6 +51,22 @@ def check_schedule(schedule, steps):
     """
     if schedule is None:
         return
+    first = factors_of(schedule, steps)
+    for _ in range(max(1, _CALLS // steps)):
+        if factors_of(schedule, steps) != first:
+            raise CandidateRefusedError(
+                "lr_schedule must be a function of the step alone; asked twice it gave different factors. Compute the "
+                "factor from the step's number, and keep nothing."
+            )
+
+
+def factors_of(schedule, steps):
+    """Return the factors of all steps.
+
+    Raises
+    ------
+    CandidateRefusedError, InvalidTypeError
+    """
     if not callable(schedule):
         raise invalid_type(
             "lr_schedule",
@@ -56,15 +74,18 @@ def check_schedule(schedule, steps):
             schedule,
             "Pass e.g. LinearDecay(start=2.0, decay_steps=100).",
         )
+    factors = []
     for step in range(steps):
         try:
             factor = float(schedule(step))
         except Exception as error:
             raise CandidateRefusedError(
                 f"lr_schedule must return a factor for every step number; at step {step} it raised "
-                f"{type(error).__name__}."
+                f"{type(error).__name__}. Make it a function of the step alone."
             ) from error
         if not math.isfinite(factor) or factor < 0:
             raise CandidateRefusedError(
                 f"lr_schedule must return finite non-negative factors; step {step} gave {factor}."
             )
+        factors.append(factor)
+    return factors

@@ -1,0 +1,135 @@
+"""What is inside a value, as far as pickle goes; and the same value made anew, with its estimators replaced.
+
+Whatever a container is called (a Bunch, a named tuple, a deque, an object of one's own), pickle knows the way to
+everything in it. And what comes out of a pickle shares nothing with what went in: no array is a view of a larger one.
+"""
+
+import io
+import pickle
+import random
+
+import numpy as np
+
+__all__ = ["GENERATORS", "FoundError", "is_estimator", "is_generator", "is_plain", "rebuilt", "walk"]
+
+GENERATORS = (
+    random.Random,
+    np.random.RandomState,
+    np.random.Generator,
+    np.random.BitGenerator,
+    np.random.SeedSequence,
+)
+_ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
+
+
+class FoundError(Exception):
+    """What was looked for was met on the way; raised by whoever looks."""
+
+
+def is_estimator(value):
+    """Return whether ``value`` is an instance with parameters.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> is_estimator(DummyClassifier()), is_estimator(DummyClassifier)
+    (True, False)
+    """
+    return hasattr(value, "get_params") and not isinstance(value, type)
+
+
+def is_generator(value):
+    """Return whether ``value`` draws random numbers from a state of its own."""
+    return isinstance(value, GENERATORS) or (type(value).__module__, type(value).__name__) == ("torch._C", "Generator")
+
+
+def is_plain(value):
+    """Return whether ``value`` holds nothing but itself: a number, a text, an array of numbers.
+
+    Examples
+    --------
+    >>> is_plain(3.0), is_plain(np.zeros(2)), is_plain([3.0])
+    (True, True, False)
+    """
+    kind = type(value)
+    return kind in _ATOMS or isinstance(value, np.generic) or (kind is np.ndarray and value.dtype != object)
+
+
+def _in_main(value):
+    """Return whether ``value`` is a class of the main script, which a worker knows without being able to import it."""
+    return isinstance(value, type) and value.__module__ == "__main__" and "<locals>" not in value.__qualname__
+
+
+class _Pickler(pickle.Pickler):
+    """Asks about everything it meets; what is answered for goes aside, the rest is written."""
+
+    def __init__(self, file, answer, **options):
+        super().__init__(file, **options)
+        self._answer = answer
+        self.aside = []
+
+    def persistent_id(self, value):
+        if type(value) in _ATOMS:
+            return None
+        answer = value if _in_main(value) else self._answer(value)
+        if answer is None:
+            return None
+        self.aside.append(answer)
+        return len(self.aside) - 1
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file, aside):
+        super().__init__(file)
+        self._aside = aside
+
+    def persistent_load(self, position):
+        return self._aside[position]
+
+
+def walk(value, answer):
+    """Show ``value`` and everything in it to ``answer``.
+
+    Parameters
+    ----------
+    value : object
+    answer : callable
+        Called with each object that is no number or text. Where it returns anything but None, that object is not
+        looked into; what it raises comes out.
+
+    Raises
+    ------
+    Exception
+        Of ``answer``, or of pickle, where it cannot look into something.
+
+    Examples
+    --------
+    >>> from collections import deque
+    >>> walk(deque([{"a": np.arange(2)}]), lambda each: print(type(each).__name__) if is_plain(each) else None)
+    ndarray
+    """
+    _Pickler(io.BytesIO(), answer, protocol=5, buffer_callback=lambda buffer: None).dump(value)
+
+
+def rebuilt(value, answer):
+    """Return ``value`` made anew, each object in it that ``answer`` answers for replaced by the answer.
+
+    Parameters
+    ----------
+    value : object
+    answer : callable
+        As in :func:`walk`; what it returns takes the place of what it was asked about.
+
+    Examples
+    --------
+    >>> from collections import OrderedDict
+    >>> view = np.arange(1000.0)[:2]
+    >>> twin = rebuilt(OrderedDict(view=view), lambda each: None)
+    >>> type(twin).__name__, twin["view"].base is None
+    ('OrderedDict', True)
+    """
+    file = io.BytesIO()
+    pickler = _Pickler(file, answer, protocol=4)  # with 5, arrays would lie in buffers of pickle's
+    pickler.dump(value)
+    file.seek(0)
+    return _Unpickler(file, pickler.aside).load()
