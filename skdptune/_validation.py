@@ -38,6 +38,8 @@ def describe(value):
     if isinstance(shape, tuple) and shape != ():
         article = "an" if kind[0].lower() in "aeioun" else "a"
         return f"{article} {kind} of shape {shape}"
+    if kind == "ndarray":
+        return "a single value (ndarray)"
     if isinstance(value, (list, tuple, set, frozenset, dict)):
         return f"a {kind} of length {len(value)}"
     try:

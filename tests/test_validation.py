@@ -59,6 +59,7 @@ def test_numbers_beyond_doubles(value):
 def test_integers_that_python_does_not_write():
     with pytest.raises(InvalidParameterError, match=r"got a number of 16610 bits \(int\)"):
         check_integer("steps", 10**5000, high=3)
+    assert describe(np.array(4711)) == "a single value (ndarray)"
     assert describe(10**5000) == "a number of 16610 bits (int)"
 
 
