@@ -1,6 +1,6 @@
 """``calibrate``: the least noise with which the whole search meets a target."""
 
-from skdptune._cli._codes import Answer
+from skdptune._cli._codes import Answer, as_options
 from skdptune._cli._run_counts import run_count_of, say
 from skdptune._cli._tables import round_safely, table, up, wrapped
 from skdptune._rounding import as_given
@@ -20,7 +20,8 @@ def calibrate(arguments):
     values = mechanism.given(arguments)
     family = mechanism.family(values, arguments.relation)
     count = run_count_of(arguments)
-    found = accounting.calibrate(family, count, target, delta, refit=arguments.refit)
+    with as_options(target_epsilon="--target"):
+        found = accounting.calibrate(family, count, target, delta, refit=arguments.refit)
 
     def whole_search(x):
         search = best_of(family(x), count)

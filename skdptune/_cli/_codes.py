@@ -15,6 +15,7 @@ __all__ = [
     "REFUSED",
     "USAGE",
     "Answer",
+    "as_options",
     "say",
 ]
 
@@ -48,6 +49,33 @@ class Answer:
     code: int = OK
     complaint: str = ""
     raw: str = ""  # printed as it is, whether or not JSON is asked for
+
+
+@contextlib.contextmanager
+def as_options(**options):
+    """Let errors about arguments of the library name the options that a user of the command line knows.
+
+    Examples
+    --------
+    >>> from skdptune.run_counts import Geometric
+    >>> with as_options(mean="--mean"):
+    ...     Geometric(mean=0.5)
+    Traceback (most recent call last):
+    ...
+    skdptune._exceptions.InvalidParameterError: --mean must be ...
+    """
+    from skdptune._exceptions import SkdptuneError
+
+    try:
+        yield
+    except SkdptuneError as error:
+        name, space, rest = str(error).partition(" ")
+        if name not in options or not space:
+            raise
+        said = type(error)(f"{options[name]} {rest}")
+    else:
+        return
+    raise said
 
 
 def say(text):

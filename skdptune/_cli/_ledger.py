@@ -4,7 +4,7 @@ import csv
 import json
 import os
 
-from skdptune._cli._codes import Answer
+from skdptune._cli._codes import Answer, as_options
 from skdptune._cli._files import check_target
 from skdptune._cli._tables import down, plain, table, up, wrapped
 from skdptune._exceptions import InvalidParameterError
@@ -56,7 +56,8 @@ def export(arguments):
 def _opened(path):
     from skdptune.ledger import PrivacyLedger
 
-    return PrivacyLedger.open(path)
+    with as_options(path="the ledger's file"):
+        return PrivacyLedger.open(path)
 
 
 _BESIDE = ("-wal", "-shm", "-journal")  # of SQLite: parts of the ledger

@@ -12,6 +12,7 @@ from skdptune._validation import check_real
 __all__ = ["plan"]
 
 _DIGITS = 5
+_MANY = 1000  # tries, in the longest of a hundred searches
 _SHORT = {"TruncatedNegativeBinomial": "TNB", "ZeroTruncatedPoisson": "Poisson>0"}
 
 
@@ -85,6 +86,16 @@ def _short(name):
     return name
 
 
+def _long(data):
+    """Return a warning, should the best row be one that few would wait for."""
+    for row in data["rows"]:
+        if row["best"] and row["runs_99"] > _MANY:
+            yield (
+                f"running time: the best row trains {row['mean']:,.0f} candidates on average, and one search in a hundred "
+                f"more than {row['runs_99']:,}; --max-mean or --max-runs-99 bounds that"
+            )
+
+
 def _text(data):
     from skdptune.accounting._plan_table import mean_down
 
@@ -115,6 +126,7 @@ def _text(data):
     ]
     mark = "* best" if any(row["best"] for row in data["rows"]) else "no row is the best"
     lines.append(wrapped(f"{mark}: {data['criterion']}", 2, ""))
+    lines += [wrapped(text, 2, "") for text in _long(data)]
     lines += [wrapped(f"left out: {text}", 2, "") for text in data["left_out"]]
     if any("TNB" in row[1] for row in rows):
         lines.append("TNB: truncated negative binomial")

@@ -118,6 +118,6 @@ def _text(data, curve, sentence):
         elif reason is not None and name != "composition":  # a last resort: no news where it is missing
             rows.append([f"{label}, {title}", "-", f"not available: {reason}"])
     if data["lower_bound"] is not None:
-        verdict = "no analysis of the pair goes below (rounded down)"
+        verdict = "no price that knows one run only by its cost is smaller (rounded down)"
         rows.append(["lower bound", down(data["lower_bound"]), verdict])
     return "\n".join([*lines, table(["bound", "epsilon", ""], rows, "<><")])

@@ -2,6 +2,7 @@
 
 import json
 
+from skdptune._cli._codes import as_options
 from skdptune._cli._mechanisms import number, whole
 from skdptune._exceptions import InvalidParameterError
 from skdptune._rounding import significant_down, significant_up
@@ -84,7 +85,8 @@ def _named(name, given):
         came = f"{' and '.join(foreign)} is none of its" if foreign else f"{' and '.join(missing)} is missing"
         takes = " and ".join(f"--{each}" for each in wanted)
         raise InvalidParameterError(f"--run-count {name} takes {takes}; {came}.")
-    return getattr(run_counts, kind)(**values)
+    with as_options(**{each: f"--{each}" for each in values}):
+        return getattr(run_counts, kind)(**values)
 
 
 def builder(name):

@@ -6,7 +6,7 @@ import numpy as np
 
 from skdptune.accounting._compose import compose_pairs
 from skdptune.accounting._mechanisms import Mechanism, Nothing
-from skdptune.accounting._noise_pairs import gaussian_pair
+from skdptune.accounting._noise_pairs import LEAST_NOISE, gaussian_pair
 from skdptune.accounting._pair_builders import (
     mixture_pair,
     pair_from_two_profiles,
@@ -68,6 +68,8 @@ class Composition(Mechanism):
     def _build_pair(self):
         # independent Gaussians are one Gaussian; its noise is rounded down
         precision = sum(count * node.precision for node, count in self.parts) * (1 + 2e-15)
+        if precision > LEAST_NOISE**-2:
+            return None
         counted = [(gaussian_pair(precision**-0.5), 1)] if precision > 0 else []
         for node, count in self.parts:
             if node.precision > 0:

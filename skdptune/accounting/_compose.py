@@ -23,6 +23,7 @@ __all__ = ["DEFAULT_SPACING", "compose_pairs"]
 DEFAULT_SPACING = 1e-4
 _TAIL = 1e-42  # mass cut from each end of a composition, charged as infinite loss
 _MAX_CELLS = 2**19
+_WIDEST = 100.0  # nats; a coarser grid would leave nothing of any use
 _EXACT_BITS = 18  # log2 of the most atoms that different grids are multiplied out to
 # in units of one over the standard deviation of the composed loss: a tilt by t moves a normal
 # law by t deviations. All serve Chernoff's bound; those that some cell still needs, a convolution.
@@ -61,7 +62,7 @@ def compose_pairs(counted, max_cells=_MAX_CELLS):
         return counted[0][0]
     empty = [pair for pair, _ in counted if pair.size == 0]
     if empty:  # a mechanism with no finite loss at all: nothing is left to convolve
-        return DominatingPair(*([np.array([])] * 3), 1.0, 1.0, None, True)
+        return _unknown_pair()
     if sum(n * np.log2(pair.size) for pair, n in counted) <= 12:
         return _compose_exactly(counted)
     spacing = _common_spacing(counted)
@@ -82,6 +83,13 @@ def compose_pairs(counted, max_cells=_MAX_CELLS):
         if sums.cells <= max_cells:
             return sums.pair()
         spacing *= 2.0 ** np.ceil(np.log2(sums.cells / max_cells))
+        if spacing > _WIDEST:
+            return _unknown_pair()
+
+
+def _unknown_pair():
+    """Return the pair that dominates whatever there is, and tells nothing."""
+    return DominatingPair(*([np.array([])] * 3), 1.0, 1.0, None, True)
 
 
 def nothing_pair():

@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 _LEAST_ORDER = 1.01  # below it the conversion loses its digits, above it nothing is lost
+_LEAST_RDP = 1e-15  # nats
 
 
 @functools.cache
@@ -170,6 +171,8 @@ def delta_from_rdp(orders, rdp, epsilon, delta_zero=0.0):
         return min(delta_zero, 1.0)
     best = 1.0
     orders, rdp = _usable(orders, rdp)
+    # rounded up: compute_delta takes 1 - e^-r by a subtraction, which loses all digits of a tiny r
+    rdp = np.maximum(rdp, _LEAST_RDP) + 4e-16
     if orders.size:
         best = min(best, float(compute_delta(orders, rdp, max(epsilon, 0.0))[0]))
     # the event set aside is charged in full

@@ -41,6 +41,7 @@ __all__ = [
 DEFAULT_RTOL = 2e-3
 _CACHE_SIZE = 1024  # answers kept; a pair of 400 atoms is the largest kind of them
 _HALF, _LITTLE = 0.5, 0.05  # shares of a delta that singular mass may take
+_ROUGH = 5e-3
 _CACHE = OrderedDict()
 _LOCK = threading.Lock()
 
@@ -189,7 +190,8 @@ def _solve(pair, run_count, delta, rtol, floor):
     left = (delta - lost) / (1 - least_lost) * (1 - 1e-12)
     upper = solve(rest, weight, left, rtol, floor).upper
     more = (delta + math.exp(min(upper, 700.0)) * lost) / (1 - lost) * (1 + 1e-12)  # rounded up
-    lower = solve(rest, weight, more, rtol, floor).lower if more < 1 else 0.0
+    # only says how good the upper one is: a coarser grid will do
+    lower = solve(rest, weight, more, max(rtol, _ROUGH), floor).lower if more < 1 else 0.0
     if lost > _LITTLE * delta:
         plain = solve(pair, weight_of(run_count), delta, rtol, floor)
         upper, lower = min(upper, plain.upper), max(lower, plain.lower)

@@ -12,12 +12,14 @@ from skdptune._exceptions import PricingError
 from skdptune._validation import check_real
 from skdptune.accounting._exact import DEFAULT_RTOL, cached, exact_epsilon
 from skdptune.accounting._exact_grid import weight_of
-from skdptune.accounting._exact_solver import Grids, fineness
+from skdptune.accounting._exact_solver import Grids, fineness, within
 from skdptune.accounting._pair_builders import pair_from_two_profiles
 
 __all__ = ["exact_pair", "exact_profile"]
 
 _FLOOR = 1e-16  # profiles are followed down to this delta; the rest becomes infinite loss
+_MOST_NODES = 20_000_000  # of a lattice: any fineness is sound
+_SHARE = 0.1  # of the largest epsilon of a profile: below it, a tenth of the accuracy will do
 _FEW = 5000  # atoms of a pair whose price at delta 0 is soon found
 _SMALL = 0.05  # nats; a profile that ends before this is followed to its end
 _NODES = 400  # at most about this many epsilons in a profile
@@ -174,6 +176,8 @@ def exact_profile(pair, run_count, epsilons, *, rtol=DEFAULT_RTOL, delta=1e-6):
     scale = _slope_scale(pair, run_count, delta, centre)
     grids = Grids(pair, weight, 1e-3 * _FLOOR)
     finite = centre if math.isfinite(centre) else float(epsilons.max())
+    if grids.likeness < 1:  # all of the profile may lie below delta, and matters all the same
+        finite = max(finite, _SHARE * float(epsilons.max()))
     step, eta = fineness(rtol, finite, scale, grids.typical_sharpness(), grids.likeness)
     # A lattice made for large epsilons leaves out cells that are useless there. Where w falls to
     # almost nothing these would cost most, so more lattices are worth their time.
@@ -183,6 +187,6 @@ def exact_profile(pair, run_count, epsilons, *, rtol=DEFAULT_RTOL, delta=1e-6):
     deltas = np.ones(epsilons.shape)
     for index in np.unique(band):
         mask = band == index
-        lattice = grids.lattices(step, eta, float(epsilons[mask].min()))[0]
+        lattice = within(grids, step, eta, float(epsilons[mask].min()), _MOST_NODES)[0]
         deltas[mask] = lattice.upper(epsilons[mask])
     return deltas

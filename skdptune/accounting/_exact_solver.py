@@ -18,7 +18,7 @@ from skdptune.accounting._exact_grid import (
     split_cells,
 )
 
-__all__ = ["DeltaBounds", "EpsilonBounds", "Grids", "evaluate", "fineness", "solve"]
+__all__ = ["DeltaBounds", "EpsilonBounds", "Grids", "evaluate", "fineness", "solve", "within"]
 
 _MAX_EPSILON = 690.0  # beyond e^690 the price is called infinite
 _MAX_ROUNDS = 5
@@ -130,7 +130,8 @@ class Grids:
         middle = np.interp([0.16, 0.84], low_q[1:], ends)
         spread = max(0.5 * (middle[1] - middle[0]), 1e-6)
         near = min(max(r, self.reference, 1e-12), 0.5)  # near 1 only 1 - r counts, relatively
-        return float(self.weight.slope(near)[0] / self.weight.value(near)) / spread + 1e-9
+        share = min(1e3 * near, 1.0)  # where T is tiny, its mass errs by a share of itself
+        return share * float(self.weight.slope(near)[0] / self.weight.value(near)) / spread + 1e-9
 
     def typical_sharpness(self):
         """:meth:`sharpness` on a rough grid of the pair's own cells."""
@@ -230,7 +231,7 @@ def solve(pair, weight, delta, rtol, floor):
         margin = 0.25 * eta * grids.likeness + 0.5 * step + 0.02 * rough
         while True:
             least = max(rough - margin, 0.0)
-            upper, lower, step, eta = _within(grids, step, eta, least, _MAX_NODES if round_ else _FIRST_NODES)
+            upper, lower, step, eta = within(grids, step, eta, least, _MAX_NODES if round_ else _FIRST_NODES)
             if least == 0.0 or upper.upper(np.array([least]))[0] > delta:
                 break
             rough, margin = least, 2 * margin  # the root lies lower still
@@ -251,7 +252,7 @@ def solve(pair, weight, delta, rtol, floor):
     return best
 
 
-def _within(grids, step, eta, least, most):
+def within(grids, step, eta, least, most):
     """Return lattices of at most ``most`` nodes, and their step and eta: both wider as often as needed.
 
     What makes most of the cells is widened: losses, or cuts.
@@ -375,7 +376,7 @@ def evaluate(pair, weight, epsilon, rtol, floor):
     for round_ in range(_MAX_ROUNDS + 1):
         grids = Grids(pair, weight, 1e-5 * guess)
         most = _MAX_NODES if round_ else _FIRST_NODES
-        upper, lower, step, eta = _within(grids, step, eta, epsilon, most)
+        upper, lower, step, eta = within(grids, step, eta, epsilon, most)
         tops = upper.upper(np.array([epsilon, epsilon + 0.1 * scale]))
         bottom = float(lower.value(np.array([epsilon]))[0])
         top = float(tops[0])

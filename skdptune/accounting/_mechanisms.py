@@ -174,7 +174,7 @@ class Gaussian(Mechanism):
         return 1 / self.noise**2
 
     def _build_pair(self):
-        return _noise_pairs.gaussian_pair(self.noise)
+        return None if self.noise < _noise_pairs.LEAST_NOISE else _noise_pairs.gaussian_pair(self.noise)
 
     def rdp(self, orders):
         # a / (2 s^2): Mironov, arXiv 1702.07476v3, Proposition 7
@@ -222,7 +222,8 @@ def pure_rdp(epsilon, orders):
             + np.log(-np.expm1((1 - finite) * epsilon))
             - np.logaddexp(0.0, epsilon)
         )
-    value = np.logaddexp(0.0, log_gain) / (finite - 1)
+    # rounded up: next to a large epsilon the last digits weigh whole nats
+    value = np.logaddexp(0.0, log_gain) / (finite - 1) * (1 + 2e-15)
     return np.where(np.isfinite(a), np.minimum(value, epsilon), epsilon)
 
 
@@ -263,7 +264,7 @@ class Laplace(Mechanism):
     epsilon: float
 
     def _build_pair(self):
-        return _noise_pairs.laplace_pair(self.epsilon)
+        return None if self.epsilon > _noise_pairs.LARGEST_LOSS else _noise_pairs.laplace_pair(self.epsilon)
 
     def rdp(self, orders):
         # Mironov, arXiv 1702.07476v3, Proposition 6:
@@ -278,7 +279,7 @@ class Laplace(Mechanism):
         large = (log_sum - np.log(2 * b - 1)) / (b - 1)
         value = np.where((b - 1) * self.epsilon < 1, small, large)
         # rounded up: for a small epsilon the two terms of the gain cancel
-        value = value + 4e-16 / (b - 1)
+        value = value * (1 + 2e-15) + 4e-16 / (b - 1)
         return np.where(np.isfinite(a), np.minimum(value, self.epsilon), self.epsilon)
 
     def describe(self):
@@ -318,7 +319,7 @@ class DiscreteGaussian(Mechanism):
     scale: float
 
     def _build_pair(self):
-        return _noise_pairs.discrete_gaussian_pair(self.scale)
+        return None if self.scale > _noise_pairs.LARGEST_SCALE else _noise_pairs.discrete_gaussian_pair(self.scale)
 
     def rdp(self, orders):
         # a / (2 s^2): Canonne, Kamath and Steinke, arXiv 2004.00010v5, Theorem 4
@@ -370,10 +371,11 @@ class DpSgd(Mechanism):
         return _noise_pairs.subsampled_gaussian_pair(self.noise, self.rate, self.replace)
 
     def _build_pair(self):
-        return compose_pairs(self.pair_parts())
+        parts = self.pair_parts()
+        return None if parts is None else compose_pairs(parts)
 
     def pair_parts(self):
-        return [(self._step_pair(), self.steps)]
+        return None if self.noise < _noise_pairs.LEAST_NOISE else [(self._step_pair(), self.steps)]
 
     def rdp(self, orders):
         orders = np.asarray(orders, dtype=float)
@@ -412,6 +414,8 @@ class DpSgd(Mechanism):
         Q >= (1 - q) N(0) and P <= c N(1), so the integral of P^a Q^(1-a) is at most
         c^a (1 - q)^(1-a) e^{a(a-1)/(2 s^2)} N(a, s^2)(x > t); below the bottom P <= Q.
         """
+        if self.noise < _noise_pairs.LEAST_NOISE:
+            return np.full(np.shape(orders), np.inf)
         pair, s, rate = self._step_pair(), self.noise, self.rate
         t = 1.0 + _noise_pairs._TAIL_SIGMAS * s
         # c: N(0)/N(1) = e^{-(x - 1/2)/s^2} is falling, so t is its worst point

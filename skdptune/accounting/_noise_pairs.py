@@ -28,6 +28,10 @@ __all__ = [
 _TAIL_SIGMAS = 14.2  # normal mass beyond it: 5e-46, charged as infinite loss
 _MAX_CELLS = 2**18
 _ROUNDING = 2e-14
+LEAST_NOISE = 1e-3  # losses of less noise reach beyond 5e5 nats: no grid holds them, the Renyi curve has the price
+LARGEST_LOSS = 1e7  # the same for Laplace noise
+_FAINT_LOSS = 1e-8
+LARGEST_SCALE = 1e6  # integers that a discrete Gaussian is spread over are listed up to here
 
 
 def _spacing(scale, low, high):
@@ -103,6 +107,8 @@ def subsampled_gaussian_pair(noise_multiplier, sample_rate, replace):
     with the two datasets exchanged.
     """
     sigma, rate = float(noise_multiplier), float(sample_rate)
+    # losses must stand out from the rounding of 1 + loss; less noise costs no less
+    sigma = min(sigma, max(1e6, 1e12 * rate))
     x_top = 1.0 + _TAIL_SIGMAS * sigma
     if replace:
         loss, inverse = _replace_loss(sigma, rate)
@@ -171,6 +177,9 @@ def laplace_pair(epsilon):
     from the outputs between the two centres.
     """
     epsilon = float(epsilon)
+    if epsilon < _FAINT_LOSS:
+        # the ratio of a cell's masses would round to one; randomised response dominates, and hardly differs
+        return randomised_response_pair(epsilon)
     cells = 2 * int(np.clip(np.ceil(epsilon / DEFAULT_SPACING), 64, _MAX_CELLS // 2))
     spacing = 2 * epsilon / cells
     edges = (np.arange(cells + 1) - cells // 2) * spacing

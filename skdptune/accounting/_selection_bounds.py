@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 _LEAST_RDP = 1e-15  # nats; below it 1 - e^-D is rounded to zero in the conversion
+_FEW_ATOMS = 5000  # of a pair whose price at delta 0 is soon found
 _TIGHT = 0.01  # an exact price this close to its lower bound is not compared with the "rdp" one
 _PROFILE_POINTS = 1500  # losses at which a profile is turned into a pair
 _LARGEST_COMPOSITION = 16  # pairs are composed with themselves up to this many times
@@ -446,6 +447,13 @@ class ExactBound:
         from skdptune.accounting import _exact
 
         return getattr(_exact, f"exact_{question}")(self._single, self.run_count, at)
+
+    def pure(self):
+        """Epsilon at delta 0, which bounds the divergence of every order; ``inf`` where it is not soon found."""
+        single = self._single
+        if single.size > _FEW_ATOMS or max(single.p_infinite, single.q_zero) > 0:
+            return math.inf
+        return self._between("epsilon", 0.0).upper
 
     def is_tight(self, question, at):
         """Whether the answer is within 1 % of the least possible one."""

@@ -25,6 +25,8 @@ from skdptune.accounting._relations import check_relation
 
 __all__ = ["PrivacyCurve"]
 
+_LEAST_NOISE, _MOST_NOISE = 1e-100, 1e100
+_NOISE_ADVICE = "It is the standard deviation of the noise over the largest norm of one row's contribution."
 _CUT = 1e-35  # tails of pairs are cut below this mass, so deltas are not compared there
 
 
@@ -136,7 +138,7 @@ class PrivacyCurve(CurveReading):
         >>> one.epsilon(1e-5) == PrivacyCurve.gaussian(1.5).epsilon(1e-5)
         True
         """
-        noise = check_real("noise_multiplier", noise_multiplier, low=0, low_open=True)
+        noise = _check_noise("noise_multiplier", noise_multiplier)
         return cls(_events.gaussian_node(noise, check_relation(relation)), relation)
 
     @classmethod
@@ -183,7 +185,7 @@ class PrivacyCurve(CurveReading):
         >>> round(curve.epsilon(1e-5), 3)
         1.942
         """
-        noise = check_real("noise_multiplier", noise_multiplier, low=0, low_open=True)
+        noise = _check_noise("noise_multiplier", noise_multiplier)
         rate = check_real("sample_rate", sample_rate, low=0, high=1)
         steps = check_integer("steps", steps, low=0)
         relation = check_relation(relation)
@@ -199,7 +201,7 @@ class PrivacyCurve(CurveReading):
         >>> round(PrivacyCurve.discrete_gaussian(3.0).epsilon(1e-5), 2)
         1.27
         """
-        scale = check_real("scale", scale, low=0, low_open=True)
+        scale = _check_noise("scale", scale)
         return cls(nodes.DiscreteGaussian(scale), check_relation(relation))
 
     @classmethod
@@ -477,6 +479,12 @@ class PrivacyCurve(CurveReading):
 
     def __repr__(self):
         return f"<PrivacyCurve {self.node.describe()}, {self.relation}>"
+
+
+def _check_noise(name, value):
+    """Return a noise level whose square is a number with all its digits."""
+    noise = check_real(name, value, low=0, low_open=True)
+    return check_real(name, noise, low=_LEAST_NOISE, high=_MOST_NOISE, advice=_NOISE_ADVICE)
 
 
 def _check_curves(curves):

@@ -275,7 +275,9 @@ class Selected(Mechanism):
         if self.asked_method in renyi:
             return self._bound(self.asked_method).rdp(orders)
         values = [self._bound(m).rdp(orders) for m in renyi if m in self.methods]
-        return np.min([np.full(orders.shape, np.inf), *values], axis=0)
+        # no order's divergence exceeds the bound of the ratio
+        pure = self._bound("exact").pure() if self.asked_method is None and "exact" in self.methods else np.inf
+        return np.min([np.full(orders.shape, pure), *values], axis=0)
 
     def _build_pair(self):
         """Dominating pair of the whole search, or None where only RDP is known."""

@@ -27,8 +27,10 @@ _TEXT = ("a", "b", "", "a b", "c")
 _BATCHES = ("spread", "zeros", "ones", "large")
 _ABOUT_SHAPES = re.compile(
     r"could not be broadcast|not aligned|mismatch in its core dimension|cannot reshape|too many indices"
-    r"|out of bounds for axis 1|axis 1 is out of bounds|Unable to coerce to Series|Length mismatch|Length of values|only integers, slices|returned None, not rows"
+    r"|out of bounds for axis 1|axis 1 is out of bounds|Unable to coerce to Series|Length mismatch|Length of values"
+    r"|only integers, slices|returned None, not rows"
 )
+_WRONG_CALL = re.compile(r"\(\) (missing \d+ required|got an unexpected keyword|takes \d+ positional)")
 _MISSING_COLUMN = re.compile(r"are in the \[columns\]")
 
 
@@ -341,7 +343,7 @@ def _never_of_values(error):
     if isinstance(error, AttributeError):
         return _is_no_cell(getattr(error, "obj", None)) and "accessor" not in str(error)
     if isinstance(error, TypeError):
-        return bool(re.search(r"\(\) (missing \d+ required|got an unexpected keyword|takes \d+ positional)", str(error)))
+        return bool(_WRONG_CALL.search(str(error)))
     if isinstance(error, KeyError):
         return _names_a_column(error)
     return type(error).__name__ == "ColumnNotFoundError"  # polars

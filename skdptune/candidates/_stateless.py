@@ -210,8 +210,8 @@ def _ordinal_encoder(step):
     value = step.unknown_value
     if step.handle_unknown == "use_encoded_value" and (value is None or value != value):
         return (
-            f"unknown_value={value!r} sends one row with an unlisted category into the private step as a missing value, "
-            "on which it may fail; set it to a number, e.g. -1"
+            f"unknown_value={value!r} sends one row with an unlisted category into the private step as a missing "
+            "value, on which it may fail; set it to a number, e.g. -1"
         )
     return _encoder(step, "use_encoded_value")
 

@@ -83,7 +83,10 @@ def cost_of(spent, description):
     if not isinstance(curve, PrivacyCurve):
         raise invalid_type("spent", "a PrivacySpent or a PrivacyCurve", spent, "Pass search.privacy_cost(n_samples).")
     run_count, settings = getattr(spent, "run_count", None), getattr(spent, "settings", None)
-    what = f"search, tries {run_count!r}" if run_count is not None else f"release, {curve.node.describe()}"
+    what = f"release, {curve.node.describe()}"
+    if run_count is not None:
+        candidate = getattr(settings, "candidate", "")
+        what = f"search{' of ' if candidate else ''}{candidate}, tries {run_count!r}"
     return Cost(
         curve=curve,
         what=what[:_LONGEST] if description is None else check_text("description", description),

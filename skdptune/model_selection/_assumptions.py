@@ -173,11 +173,12 @@ def _release(refit, level, seeded, noise):
     sentences = [
         str(Released(refit, public_score=noise is None)),
         "Whether a run fails, or its process dies, does not depend on any private row.",
-        "The noise of the libraries used is sampled in floating point as if it were exact, except for the "
-        "score's.",
+        "The noise of the libraries used is sampled in floating point as if it were exact"
+        + ("." if noise is None else ", except for the score's."),
     ]
     if level is not None:
-        sentences.append(f"Every candidate is calibrated to cost at most {cost_in_words(level)}, which is what was priced.")
+        cost = cost_in_words(level)
+        sentences.append(f"Every candidate is calibrated to cost at most {cost}, which is what was priced.")
     if seeded:
         sentences.append(
             "A random_state was given: the guarantee holds only for those who do not know it, and it must stay "

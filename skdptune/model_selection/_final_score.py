@@ -144,8 +144,8 @@ class ReleasedScore:
             ("by itself", f"epsilon = {nats_up(self.curve.epsilon(delta))}"),
             ("with the search", f"epsilon = {nats_up(self.total.epsilon(delta))}"),
         ]
-        lines = [f"Released test score, at delta = {as_given(delta)}", *(f"  {name:<15}  {text}" for name, text in rows)]
-        return "\n".join(lines)
+        head = f"Released test score, at delta = {as_given(delta)}"
+        return "\n".join([head, *(f"  {name:<15}  {text}" for name, text in rows)])
 
     def _repr_html_(self):
         if self.search_spent is None:
@@ -235,7 +235,8 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
     noise = as_score_noise(score_noise, spent.curve)
     curve = noise.curve(spent.relation)
     total = spent.curve if _below(curve, spent.curve) else PrivacyCurve.worst([spent.curve, curve])
-    extra = (f"The test score ({scorer_in_words(scorer)}) carries exact integer noise, drawn anew: {noise_in_words(noise)}.",)
+    drawn = f"exact integer noise, drawn anew: {noise_in_words(noise)}"
+    extra = (f"The test score ({scorer_in_words(scorer)}) carries {drawn}.",)
     if spent.relation == "add-remove":
         extra += (_COINS, _GUESS)
     assumptions = _ASSUMPTIONS + extra

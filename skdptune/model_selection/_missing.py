@@ -26,7 +26,7 @@ _MOST_SETTINGS = 128
 _ADVICE = (
     "Fill them with public constants, in the pipeline that is searched: SimpleImputer(strategy='constant', "
     "fill_value=0, keep_empty_features=True) for missing values, or "
-    "FunctionTransformer(skdptune.candidates.row_wise(numpy.nan_to_num)) for both."
+    "FunctionTransformer(skdptune.candidates.row_wise(numpy.nan_to_num)) for missing and infinite ones."
 )
 
 

@@ -1,6 +1,7 @@
 """How a search shows itself: scikit-learn's text and diagram without the seed, and the price after a fit."""
 
 from sklearn.base import BaseEstimator
+from sklearn.model_selection import RandomizedSearchCV
 
 __all__ = ["PricedRepr"]
 
@@ -29,6 +30,13 @@ class PricedRepr:
     def _get_params_html(self, *args, **kwargs):
         """Return scikit-learn's table of parameters, which its diagrams are made of."""
         return self._shown()._get_params_html(*args, **kwargs)
+
+    def _sk_visual_block_(self):
+        """Return what scikit-learn's diagrams show of a search: the model it released, or else its template."""
+        twin = RandomizedSearchCV(self.estimator, {})
+        if "best_estimator_" in vars(self):
+            twin.best_estimator_ = self.best_estimator_
+        return twin._sk_visual_block_()
 
     def _shown(self):
         """Return a twin to be printed: of a class of the same name that prints as scikit-learn does."""

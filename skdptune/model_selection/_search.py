@@ -98,7 +98,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         standard deviation in rows. Not used with public validation rows.
     epsilon, delta : float or None, default=None
         A target for the whole search (nats): candidates are calibrated to meet it. ``delta`` alone is
-        the delta at which a ``ledger`` is charged.
+        the delta at which prices are shown, ``privacy_spent_.epsilon()`` is read and a ``ledger`` is charged.
     relation : {"zero-out", "replace-one", "add-remove"}, default="zero-out"
         The neighbouring relation of every cost in this search.
     cv : None, int, splitter or list of index pairs, default=None
@@ -266,6 +266,8 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         SkdptuneError
             If the search cannot be priced; the message says what to change.
         """
+        if hasattr(n_samples, "__len__"):
+            raise invalid_type("n_samples", "the number of rows", n_samples, "Pass len(X).")
         if n_samples is not None:
             n_samples = check_integer("n_samples", n_samples, low=1)
             return self._quote(self._resolve(n_samples, public_validation)).spent

@@ -43,6 +43,8 @@ class SearchSettings:
         Whether the candidate has a parameter epsilon, in which its library counts its own way.
     labels : (int, bool) or None
         How many labels were published by a classifier, and whether they were declared; None before a fit.
+    candidate : str
+        The class that is trained: of a pipeline its last step's, of a search within the search its candidate's.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class SearchSettings:
     delta: float | None = None
     own_epsilon: bool = False
     labels: tuple | None = None
+    candidate: str = ""
 
 
 def settings_of(terms, *, level=None, target_epsilon=None, delta=None):
@@ -89,6 +92,7 @@ def settings_of(terms, *, level=None, target_epsilon=None, delta=None):
         target=None if target_epsilon is None else (float(target_epsilon), float(delta)),
         level=None if level is None else cost_in_words(level),
         delta=None if delta is None else float(delta),
+        candidate=_candidate(terms.estimator),
         own_epsilon=any(name.rpartition("__")[2] == "epsilon" for name in terms.estimator.get_params(deep=True)),
     )
 
@@ -101,6 +105,14 @@ def _estimator_text(estimator):
         parts = [f"{step[0]}: {type(step[1]).__name__}" for step in steps]
         return _short(f"{name} ({', '.join(parts)})")
     return f"{name} of {_estimator_text(inner)}" if hasattr(inner, "get_params") else name
+
+
+def _candidate(estimator):
+    steps = getattr(estimator, "steps", None)
+    inner = steps[-1][1] if isinstance(steps, (list, tuple)) and steps else None
+    if inner is None and hasattr(estimator, "param_distributions"):
+        inner = estimator.estimator
+    return type(estimator).__name__ if not hasattr(inner, "get_params") else _candidate(inner)
 
 
 def _space_rows(space):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 
 from skdptune._exceptions import PricingError, SkdptuneError
-from skdptune._rounding import as_given, nats_up, number, significant_up
+from skdptune._rounding import as_given, nats_up, significant_up
 from skdptune._validation import check_real, invalid_value
 from skdptune.accounting import PrivacyCurve, best_of
 from skdptune.model_selection._phrases import run_count_in_words, scorer_in_words
@@ -248,8 +248,9 @@ class PrivacySpent:
         test = ""
         if self.test_score is not None:
             test = f", n_test={None if self.n_samples is None else self.test_score.n_rows}"
+        delta = self.default_delta
         return (
-            f"PrivacySpent(epsilon={nats_up(self.epsilon(self.default_delta))} at delta={as_given(self.default_delta)}, "
+            f"PrivacySpent(epsilon={nats_up(self.epsilon(delta))} at delta={as_given(delta)}, "
             f"relation={self.relation!r}, run_count={self.run_count!r}, "
             f"n_samples={self.n_samples}, method={self.method!r}{test})"
         )
@@ -299,7 +300,8 @@ class PrivacySpent:
         ]
         if test is not None:
             rows.append(("together", TOGETHER))
-            rows.append(("test score", f"{scorer_in_words(test.scorer)}, {_spread(test.noise, test.n_rows, self.n_samples is None)}"))
+            spread = _spread(test.noise, test.n_rows, self.n_samples is None)
+            rows.append(("test score", f"{scorer_in_words(test.scorer)}, {spread}"))
         if self.score_standard_deviation is not None:
             rows.append(("score noise", _spread(self.score_noise, self.n_scored, self.n_samples is None)))
         if self.settings is not None:

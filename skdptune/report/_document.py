@@ -205,8 +205,8 @@ def _warnings(found):
     warnings = []
     if not math.isfinite(found["epsilon"]):
         warnings.append(
-            f"NO GUARANTEE at delta = {plain_as_given(delta)}: no finite epsilon is known. Do not release on the strength of "
-            "this report."
+            f"NO GUARANTEE at delta = {plain_as_given(delta)}: no finite epsilon is known. Do not release on the "
+            "strength of this report."
         )
     if settings.get("seeded"):
         warnings.append(
@@ -229,7 +229,8 @@ def _warnings(found):
         )
     if n_rows is not None and delta * n_rows >= 1:
         warnings.append(
-            f"delta = {plain_as_given(delta)} is not below 1 / {n_rows}: at such a delta even publishing a few people's "
+            f"delta = {plain_as_given(delta)} is not below 1 / {n_rows}: at such a delta even publishing a few people's"
+            " "
             "rows in full can count as private. Judge by a smaller delta."
         )
     if not found["assumptions"]:

@@ -46,8 +46,8 @@ class PrivacyReport:
         Free text for the head of the report: who asked for it, who made it, which data, when, what else. Say
         nothing there that is not public.
     published : PrivateRandomSearchCV, optional
-        The fitted search whose price this is: its ``best_params_`` and ``best_score_`` are then in the report. Both were
-        published by the fit, and the price covers them.
+        The fitted search whose price this is: its ``best_params_`` and ``best_score_`` are then in the report. Both
+        were published by the fit, and the price covers them.
 
     Raises
     ------

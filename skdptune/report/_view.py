@@ -125,7 +125,8 @@ def _published(found):
         rows.append(("Score of the best try", score))
     if test is not None and test["score"] is not None:
         rows.append(("Test score", number(test["score"], 6)))
-    return (Table("The values that were released; scores as they came, with noise", ("", ""), tuple(rows), kind="facts"),) if rows else ()
+    caption = "The values that were released; scores as they came, with noise"
+    return (Table(caption, ("", ""), tuple(rows), kind="facts"),) if rows else ()
 
 
 _CASES = {
@@ -242,7 +243,9 @@ def _prices(found):
     blocks = [] if alone else list(_together(found, strong))
     blocks.append(Table(caption, columns, tuple(rows), strong))
     if refitted:  # a table of its own: six columns are too wide for a phone
-        parts = tuple((plain_as_given(r["delta"]), nats_up(r["selection"]), nats_up(r["refit"])) for r in found["prices"])
+        parts = tuple(
+            (plain_as_given(r["delta"]), nats_up(r["selection"]), nats_up(r["refit"])) for r in found["prices"]
+        )
         caption = "Parts of the whole search's epsilon, rounded up"
         blocks.append(Table(caption, ("delta", "Best of the tries", "Refit"), parts, strong))
     return Section("The price", (*blocks, Paragraph(text)))

@@ -36,10 +36,10 @@ RELEASED_MODELS = {
 }
 
 OWN_EPSILON = (
-    "The candidate has a parameter epsilon of its own, which is what its library was asked for; the released model shows "
-    "it. What one try costs is stated in this report: it is counted under the relation named above, for all that a try "
-    "does. The two differ where the library counts by another relation (diffprivlib's LogisticRegression costs half of "
-    "its epsilon under zero-out), or where a try does more than train one model."
+    "The candidate has a parameter epsilon of its own, which is what its library was asked for; the released model "
+    "shows it. What one try costs is stated in this report: it is counted under the relation named above, for all that "
+    "a try does. The two differ where the library counts by another relation (diffprivlib's LogisticRegression costs "
+    "half of its epsilon under zero-out), or where a try does more than train one model."
 )
 TRIES = "how many tries were made"  # never published, unless it is certain beforehand
 NEVER_PUBLISHED = (

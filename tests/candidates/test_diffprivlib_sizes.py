@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("diffprivlib")
-from diffprivlib.models import (
+from skdptune._exceptions import CandidateRefusedError
+from skdptune.candidates import find_adapter
+from skdptune.candidates._diffprivlib import _library
+from skdptune.candidates._diffprivlib._logistic import minimise
+
+_complaint = _library._complaint(_library._installed("diffprivlib"), _library._installed("scikit-learn"))
+if _complaint is not None:
+    pytest.skip(_complaint, allow_module_level=True)
+
+from diffprivlib.models import (  # noqa: E402
     PCA,
     DecisionTreeClassifier,
     GaussianNB,
@@ -13,10 +21,6 @@ from diffprivlib.models import (
     RandomForestClassifier,
     StandardScaler,
 )
-
-from skdptune._exceptions import CandidateRefusedError
-from skdptune.candidates import find_adapter
-from skdptune.candidates._diffprivlib._logistic import minimise
 
 ROWS = np.random.RandomState(0).normal(size=(60, 2))
 LABELS = np.arange(60) % 2

@@ -60,7 +60,7 @@ PRICE = "price gaussian --noise-multiplier 3 --mean 4 --delta 1e-5"
         ("demo --seed -1", "a whole number from 0 to 4294967295 is needed; got '-1'"),
         ("demo --seed 4294967296", "a whole number from 0 to 4294967295 is needed"),
         ("demo --seed 1.5", "a whole number is needed; got '1.5'"),
-        ("demo --mean 0", "n_iter must be"),
+        ("demo --mean 0", "--mean must be"),
         ("demo --candidate centroids --report x.pdf", "--report must end in .html, .json or .md"),
     ],
 )
@@ -76,7 +76,7 @@ def test_wrong_arguments_end_in_one_line_and_code_2(ask, line, says):
 def test_refusals_are_code_1(ask):
     found = ask("calibrate approximate --run-delta 1e-3 --target 1 --mean 10 --delta 1e-5")
     assert found.code == 1, found
-    assert found.err.startswith("skdptune: error: target_epsilon must be reachable; no setting between 1e-06 and 1e+06")
+    assert found.err.startswith("skdptune: error: --target must be reachable; no setting between 1e-06 and 1e+06")
     assert found.err.count("\n") == 1
     assert ask("calibrate zcdp --target 1e-5 --mean 10 --delta 1e-12").code == 1
 

@@ -721,3 +721,16 @@ def test_plan_refusals():
         PlanDisplay.from_curve(SINGLE, 1e-5, run_counts="Geometric")
     with pytest.raises(InvalidParameterError, match="run_counts must be at least one"):
         PlanDisplay.from_curve(SINGLE, 1e-5, run_counts=[])
+
+
+def test_labels_lie_within_the_figure():
+    display = RdpCurveDisplay.from_curve(best_of(PrivacyCurve.pure(0.5), Geometric(10)))
+    figure = display.figure_
+    figure.canvas.draw()
+    box = display.ax_.yaxis.get_label().get_window_extent()
+    assert box.x0 >= 0 and box.y1 <= figure.bbox.height
+
+
+def test_probabilities_of_whole_numbers_are_not_joined():
+    display = RunCountDisplay.from_run_count(Geometric(5), kind="pmf")
+    assert display.line_.get_drawstyle() == "steps-mid"

@@ -613,3 +613,8 @@ def test_a_reservation_that_could_not_be_claimed_is_refused(ledger):
     with pytest.raises(InvalidParameterError, match="recognised when it claims"):
         ledger.reserve("later", search)
     assert ledger.entries() == () and ledger.charge(search).digest is None
+
+
+def test_an_entry_names_what_was_searched(ledger):
+    entry = ledger.charge(search_with(None).privacy_cost(40))
+    assert entry.what.startswith("search of ") and ", tries " in entry.what

@@ -7,12 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sklearn
+from scipy import stats
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_html_repr
 
+from skdptune._exceptions import InvalidParameterError
+from skdptune._rounding import nats_up
 from skdptune.accounting import PrivacyCurve, best_of
-from skdptune.run_counts import Finite, Fixed, Geometric, Logarithmic
+from skdptune.run_counts import Finite, Fixed, FromScipy, Geometric, Logarithmic
 from tests.report.cases import ROWS, handmade, rows, search
 
 
@@ -160,3 +163,29 @@ def test_an_empty_table_is_named_and_not_a_split():
     for X in (np.zeros((0, 2)), []):
         with pytest.raises(ValueError, match="X must be an array-like with at least one row"):
             search().fit(X, [])
+
+
+def test_the_epsilon_at_the_searchs_own_delta():
+    model = search(delta=1e-5)
+    spent = model.privacy_cost(ROWS)
+    assert spent.epsilon() == spent.epsilon(1e-5)
+    assert f"PrivacySpent(epsilon={nats_up(spent.epsilon(1e-5))} at delta=1e-05, relation='zero-out'" in repr(spent)
+    without = search().privacy_cost(ROWS)
+    with pytest.raises(InvalidParameterError, match="delta must be given, since the search has none of its own"):
+        without.epsilon()
+    assert f"epsilon={nats_up(without.epsilon(without.default_delta))} at delta=" in repr(without)
+
+
+@pytest.mark.parametrize(("classes", "words"), [([0, 1], ": 2, declared"), (None, ": 2, found in y, taken")])
+def test_how_many_labels_were_published(classes, words):
+    model = search(classes=classes)
+    assert "labels " not in str(model.privacy_cost(ROWS))
+    spent = model.fit(*rows()).privacy_spent_
+    assert words in re.sub(r"labels +", ": ", str(spent)) and spent == model.privacy_cost(ROWS)
+    source = "2, declared" if classes else "2, found in y, and taken to be public"
+    assert f"| Labels | {source} |" in spent.report().to_markdown()
+
+
+def test_rows_in_place_of_their_number_are_told_from_it():
+    with pytest.raises(InvalidTypeError, match=r"n_samples must be the number of rows.*Pass len\(X\)"):
+        PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}).privacy_cost(np.zeros((5, 2)))

@@ -147,7 +147,7 @@ def test_a_fit_gives_the_quote_but_for_its_status():
     before, after = quote.report().to_dict(), spent.report().to_dict()
     assert {key for key in before if before[key] != after[key]} == {"stage", "warnings", "settings"}
     assert before["settings"].pop("labels") is None
-    assert after["settings"].pop("labels") == {"number": 2, "declared": True}  # a fit publishes the label set
+    assert after["settings"].pop("labels") == {"number": 2, "declared": False}  # a fit publishes the label set
     assert before["settings"] == after["settings"]
     assert "before any data was used" in before["warnings"][0] and after["warnings"] == []
     assert "Price quoted before" in str(quote) and str(spent).startswith("Privacy spent")
@@ -175,7 +175,7 @@ def test_failed_and_empty_searches_report_the_same():
     assert empty.best_params_ is None
     expected = search(n_iter=none).privacy_cost(ROWS).report().to_dict()
     found = empty.privacy_spent_.report().to_dict()
-    expected["settings"]["labels"] = {"number": 2, "declared": True}
+    expected["settings"]["labels"] = {"number": 2, "declared": False}
     assert {key for key in found if found[key] != expected[key]} == {"stage", "warnings"}
     assert found["tries"]["none_at_all"] > 0.9
     broken = search(Broken())

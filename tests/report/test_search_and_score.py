@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from skdptune._rounding import nats_up, percent_down, percent_up
+from skdptune._rounding import nats_up, percent_down, percent_up, plain_as_given
 from skdptune.model_selection import IndependentHoldout
 from skdptune.report import card, json_schema
 from tests.report.cases import ROWS, released

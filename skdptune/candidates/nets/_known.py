@@ -101,7 +101,7 @@ _GLOBAL_HOOKS = tuple(
 def _is_patched(layer):
     """Return whether what a call of the layer runs is not what was read: on the instance, its class or all modules."""
     kind = type(layer)
-    if kind.forward is not _FORWARDS.get(kind, kind.forward) or (kind.__call__, kind._call_impl) != _CALL:
+    if (kind in _FORWARDS and kind.forward is not _FORWARDS[kind]) or (kind.__call__, kind._call_impl) != _CALL:
         return True
     # a function on the instance in place of one of the class
     return any(callable(getattr(kind, name, None)) for name in vars(layer)) or any(_GLOBAL_HOOKS)

@@ -8,13 +8,18 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError
 from skdptune._validation import check_integer, check_real, invalid_value
 from skdptune.accounting import PrivacyCurve
 
 __all__ = ["COST_PARAMS", "SgdTerms", "sgd_terms", "steps_per_epoch"]
 
-LEAST_NOISE = 1e-6
+LEAST_NOISE, MOST_NOISE = 1e-6, 1e9
+LEAST_RATE = 1e-12
+MOST_STEPS = 10**7
+_MOST_DIVERGENCE = 2e4  # of more steps than a million, at order 2 and in nats: beyond it no grid holds the losses
 
 # Parameters that can change the cost of a training; the clipping norm scales signal and noise alike.
 COST_PARAMS = (
@@ -107,16 +112,33 @@ def sgd_terms(net, n_samples):
     )
     if noise < LEAST_NOISE:
         raise invalid_value("noise_multiplier", f"at least {LEAST_NOISE:g}", noise, "So little noise has no price.")
+    if noise > MOST_NOISE:
+        raise invalid_value("noise_multiplier", f"at most {MOST_NOISE:g}", noise, "So much noise teaches nothing.")
     if net.n_samples is not None:
         n_samples = check_integer("n_samples", net.n_samples, low=1)
     n_samples = max(1, int(n_samples))
     rate = _rate(net, n_samples)
+    if rate < LEAST_RATE:
+        raise invalid_value(
+            "sample_rate", f"at least {LEAST_RATE:g}", rate, "It is, or follows from, expected_batch_size / n_samples."
+        )
     epoch = steps_per_epoch(rate)
     if net.steps is not None:
         steps = check_integer("steps", net.steps, low=1)
     else:
         steps = check_integer("max_epochs", net.max_epochs, low=1) * epoch
+    _check_steps(noise, rate, steps)
     return SgdTerms(noise, rate, steps, rate * n_samples, epoch)
+
+
+def _check_steps(noise, rate, steps):
+    """Refuse more steps than a grid of losses can hold."""
+    advice = "Train with fewer steps or epochs, or with more noise."
+    if steps > MOST_STEPS:
+        raise invalid_value("steps", f"at most {MOST_STEPS}", steps, advice)
+    one = np.logaddexp(np.log1p(-(rate**2)) if rate < 1 else -np.inf, 2 * math.log(rate) + noise**-2)
+    if steps > 10**6 and steps * one > _MOST_DIVERGENCE:
+        raise invalid_value("steps", f"few enough to be priced at noise_multiplier={noise:g}", steps, advice)
 
 
 def _rate(net, n_samples):
