@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_html_repr
 
-from skdptune._exceptions import InvalidParameterError
+from skdptune._exceptions import InvalidParameterError, InvalidTypeError
 from skdptune._rounding import nats_up
 from skdptune.accounting import PrivacyCurve, best_of
 from skdptune.run_counts import Finite, Fixed, FromScipy, Geometric, Logarithmic
@@ -188,4 +188,4 @@ def test_how_many_labels_were_published(classes, words):
 
 def test_rows_in_place_of_their_number_are_told_from_it():
     with pytest.raises(InvalidTypeError, match=r"n_samples must be the number of rows.*Pass len\(X\)"):
-        PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}).privacy_cost(np.zeros((5, 2)))
+        search().privacy_cost(np.zeros((5, 2)))
