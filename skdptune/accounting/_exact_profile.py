@@ -122,7 +122,7 @@ def _top(pair, run_count, centre):
     if _infinite(pair, run_count) == 0 and pair.size < _FEW:
         pure = exact_epsilon(pair, run_count, 0.0).upper
         # all that there is, and much cheaper to find than an epsilon at a delta next to nothing
-        if 0 < pure <= max(2 * centre, _SMALL):
+        if 0 < pure <= max(2 * centre, _SMALL) < math.inf:
             return pure
     floor = max(_FLOOR, 1.001 * _infinite(pair, run_count))
     while floor < 1:

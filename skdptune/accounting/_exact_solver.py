@@ -388,7 +388,9 @@ def evaluate(pair, weight, epsilon, rtol, floor):
         if round_ == 0:
             if 0 < tops[1] < tops[0]:
                 scale = 0.1 * scale / math.log(tops[0] / tops[1])
-            step, eta = fineness(rtol, epsilon, scale, grids.sharpness(upper.cells), grids.likeness)
+            # where the loss is small, delta is wanted to a share of itself: epsilon to a share of ``scale``
+            wanted = epsilon if grids.likeness == 1 else max(epsilon, scale)
+            step, eta = fineness(rtol, wanted, scale, grids.sharpness(upper.cells), grids.likeness)
         allowed = max(rtol * epsilon / scale, rtol)
         gap = math.log(best.upper) - math.log(best.lower) if best.lower > 0 else math.inf
         if gap <= allowed or upper.cells.size * upper.n_columns > _MAX_NODES:
@@ -419,67 +421,92 @@ def _pure(pair, weight, rtol):
         # an output that only Q has, placed on top, leaves w(0) = E[K] to P and a finite w(s) to Q
         return EpsilonBounds(math.inf, math.inf)
     cells = pair_cells(pair)
-    p, q = cells.p[:-1], cells.q[:-1]
-    r, s = cells.low[0][:-2], cells.low[1][:-2]
     top = float(pair.losses[-1])
-    if p.size == 0:
+    if cells.size == 1:
         return EpsilonBounds(top * (1 + 1e-15), max(top, 0.0) * (1 - 1e-15))
-    end = cells.low[0][-2:-1], cells.low[1][-2:-1]
-    best = max(0.0, float(_least_gain(weight, *end)[0]))
-    settled = float(_most_gain(weight, *end, *end)[0])  # bounds the cells that are not halved any more
+    place = _Stretch.before_the_last(cells)
+    best = max(0.0, float(place.least_gain(weight, at_end=True)[-1]))
+    settled = float(place.most_gain(weight, at_end=True)[-1])  # bounds the stretches that are not halved any more
     if weight.at_zero >= 1e299:
-        (p, q, r, s), far = _towards_zero(weight, p, q, r, s)
+        place, far = _towards_zero(weight, place)
         settled = max(settled, far)
     bound = math.inf
     tol = 0.02 * rtol * max(top, 1e-12)
     for _ in range(60):
-        best = max(best, float(np.max(_least_gain(weight, r, s))))
-        caps = _most_gain(weight, r, s, r + p, s + q)
+        best = max(best, float(np.max(place.least_gain(weight))))
+        caps = place.most_gain(weight)
         bound = max(float(np.max(caps)), settled, 0.0)
-        if np.max(caps) <= best + tol or not math.isfinite(bound) or p.size > 200_000:
+        if np.max(caps) <= best + tol or not math.isfinite(bound) or caps.size > 200_000:
             break
         keep = caps > best + 0.5 * tol
         settled = max(settled, float(np.max(caps[~keep], initial=0.0)))
-        p, q, r, s = (
-            np.concatenate([0.5 * p[keep], 0.5 * p[keep]]),
-            np.concatenate([0.5 * q[keep], 0.5 * q[keep]]),
-            np.concatenate([r[keep], r[keep] + 0.5 * p[keep]]),
-            np.concatenate([s[keep], s[keep] + 0.5 * q[keep]]),
-        )
+        place = place.halved(keep)
     return EpsilonBounds((top + bound) * (1 + 1e-15), max(top + best, 0.0) * (1 - 1e-15))
 
 
-def _log_value(weight, x):
+class _Stretch(NamedTuple):
+    """Parts of the lower cells: masses, what lies below them, and what lies above (added up from the far end)."""
+
+    p: np.ndarray
+    q: np.ndarray
+    r: np.ndarray
+    s: np.ndarray
+    above_p: np.ndarray
+    above_q: np.ndarray
+
+    @classmethod
+    def before_the_last(cls, cells):
+        above = (high[1:-1][::-1] for high in cells.high)
+        return cls(cells.p[:-1], cells.q[:-1], *(low[:-2] for low in cells.low), *above)
+
+    def halved(self, keep):
+        p, q, r, s, above_p, above_q = (0.5 * v[keep] if i < 2 else v[keep] for i, v in enumerate(self))
+        ends = ((p, p), (q, q), (r, r + p), (s, s + q), (above_p + p, above_p), (above_q + q, above_q))
+        return _Stretch(*(np.concatenate(both) for both in ends))
+
+    def least_gain(self, weight, at_end=False):
+        """Lower bounds of log w(r) - log w(s) at the starts (or the ends)."""
+        p, q = (self.p, self.q) if at_end else (0.0, 0.0)
+        r, s = self.r + p, self.s + q
+        with np.errstate(invalid="ignore"):
+            plain = _log_value(weight, r, self.above_p + self.p - p) - _log_value(weight, s, self.above_q + self.q - q)
+        return np.fmax(plain - 1e-10, weight.least_rise(r, s))
+
+    def most_gain(self, weight, at_end=False):
+        """Upper bounds of log w(r) - log w(s) everywhere (or at the ends).
+
+        The second of both is the better one where r and s nearly agree.
+        """
+        r, s, far = self.r, self.s, 1e-12
+        above_p = self.above_p + self.p
+        if at_end:
+            r, s, above_p = r + self.p, s + self.q, self.above_p
+        with np.errstate(invalid="ignore"):
+            plain = _log_value(weight, r * (1 - far), above_p * (1 + far))
+            plain = plain - _log_value(weight, (self.s + self.q) * (1 + far), self.above_q * (1 - far))
+        return np.fmin(plain + 1e-10, weight.rise(r, s, self.r + self.p, self.s + self.q))
+
+
+def _log_value(weight, r, above):
+    """log w(r), from r or from 1 - r, whichever has the more digits."""
     with np.errstate(divide="ignore"):
-        return np.log(weight.value(x))
+        return np.where(r < 0.5, np.log(weight.value(r)), weight.log_rest(np.minimum(above, 1.0)))
 
 
-def _least_gain(weight, r, s):
-    """Lower bounds of log w(r) - log w(s)."""
-    with np.errstate(invalid="ignore"):
-        plain = _log_value(weight, r) - _log_value(weight, s) - 1e-10
-    return np.fmax(plain, weight.least_rise(r, s))
-
-
-def _most_gain(weight, r, s, r_far, s_far):
-    """Upper bounds of log w(r) - log w(s) over cells; the second of both is the better one where r and s nearly agree."""
-    shift = 1e-12
-    plain = _log_value(weight, r * (1 - shift)) - _log_value(weight, s_far * (1 + shift)) + 1e-10
-    return np.fmin(plain, weight.rise(r, s, r_far, s_far))
-
-
-def _towards_zero(weight, p, q, r, s):
+def _towards_zero(weight, place):
     """Cut the lowest cell towards r = 0, where w is infinite; bound log w(r) - log w(s) on the rest.
 
     Let c_k = k p_k and m_k the largest c_j with j >= k. With sum m_k x^(k-1) = v and D = sum (m_k - c_k),
     r v(r) = sum of (m_j - m_(j+1)) (1 - (1-r)^j) grows with r and v - D <= w <= v. So
     w(r) / w(s) <= v(r) / w(s) <= (s / r) v(s) / w(s) <= (s / r) (1 + D / w(s)) for r <= s.
     """
+    p, q = place.p, place.q
     ratio, end = q[0] / p[0], min(1e-100, p[0])
     rise = getattr(weight.run_count, "weight_rise", math.inf)
     least = float(weight.value(np.array([min(ratio * end, 1.0)]))[0]) * (1 - 1e-9)
     rest = math.log(ratio) + math.log1p(rise / least) + 1e-12 if ratio > 1 else 0.0
     edges = np.geomspace(end, p[0], 2 + int(200 * (p[0] > end)))
+    left = p[0] - edges[1:]
     parts = (np.diff(edges), ratio * np.diff(edges), edges[:-1], ratio * edges[:-1])
-    cells = tuple(np.concatenate([new, old[1:]]) for new, old in zip(parts, (p, q, r, s), strict=True))
-    return cells, max(rest, 0.0)
+    parts = (*parts, place.above_p[0] + left, place.above_q[0] + ratio * left)
+    return _Stretch(*(np.concatenate([new, old[1:]]) for new, old in zip(parts, place, strict=True))), max(rest, 0.0)

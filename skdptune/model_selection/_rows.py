@@ -117,9 +117,9 @@ def made_up_rows(X):
     Examples
     --------
     >>> [row["a"].tolist() for row in made_up_rows({"a": np.array([7, 8])})]
-    [[0], [1], [0]]
+    [[0], [1], [0], [30], [100]]
     """
-    for shift in (0, 1, 0.5):
+    for shift in (0, 1, 0.5, 30, 100):  # ages and percentages among them: a model may refuse impossible values
         try:
             row = _made_up(X, shift)
         except (TypeError, NotImplementedError):  # text and sparse rows cannot be shifted
