@@ -90,7 +90,7 @@ class ConditionedCount:
 def without_singular(pair, mass):
     """Return the pair on condition of a finite loss, ``mass`` being set aside under both measures.
 
-    The lighter of the two singular parts is filled up to ``mass`` by a coin that the rest of the run does not depend on.
+    The lighter of the two singular parts is filled up to ``mass`` by a coin that nothing else depends on.
 
     Parameters
     ----------

@@ -212,10 +212,7 @@ def solve(pair, weight, delta, rtol, floor):
         return _pure(pair, weight, rtol) if infinite == 0 else EpsilonBounds(math.inf, math.inf)
     grids = Grids(pair, weight, 1e-5 * delta)
     start, scale = _scale(pair, weight, delta)
-    # more delta cannot cost more epsilon than none
-    most = _pure(pair, weight, rtol).upper if infinite == 0 and pair.size < 5000 else math.inf
-    # A <= e^L A' at delta 0 leaves at most 1 - e^(epsilon - L) at epsilon; rounded up
-    most = min(most, max(most + math.log1p(-delta), 0.0) * (1 + 1e-15))
+    most = _most(pair, weight, delta, rtol) if infinite == 0 and pair.size < 5000 else math.inf
     if most == 0.0:
         return EpsilonBounds(0.0, 0.0)
     rough, scale, sharpness = _coarse(grids, delta, start, scale)
@@ -250,6 +247,12 @@ def solve(pair, weight, delta, rtol, floor):
         if upper.cells.size * upper.n_columns / shrink**2 > _MAX_NODES:
             break
     return best
+
+
+def _most(pair, weight, delta, rtol):
+    """Epsilon at delta from the price L at delta 0: A <= e^L A' leaves at most 1 - e^(epsilon - L) at epsilon."""
+    level = _pure(pair, weight, rtol).upper
+    return min(level, max(level + math.log1p(-delta), 0.0) * (1 + 1e-15))  # rounded up
 
 
 def within(grids, step, eta, least, most):
@@ -372,7 +375,7 @@ def evaluate(pair, weight, epsilon, rtol, floor):
     guess = max(pair.delta(epsilon), 1e-300)
     best = DeltaBounds(1.0, 0.0)
     scale = _scale(pair, weight, guess)[1]
-    step, eta = 0.5 * scale, 0.2
+    step, eta, before = 0.5 * scale, 0.2, math.inf
     for round_ in range(_MAX_ROUNDS + 1):
         grids = Grids(pair, weight, 1e-5 * guess)
         most = _MAX_NODES if round_ else _FIRST_NODES
@@ -393,8 +396,9 @@ def evaluate(pair, weight, epsilon, rtol, floor):
             step, eta = fineness(rtol, wanted, scale, grids.sharpness(upper.cells), grids.likeness)
         allowed = max(rtol * epsilon / scale, rtol)
         gap = math.log(best.upper) - math.log(best.lower) if best.lower > 0 else math.inf
-        if gap <= allowed or upper.cells.size * upper.n_columns > _MAX_NODES:
+        if gap <= allowed or upper.cells.size * upper.n_columns > _MAX_NODES or gap > _STALLED * before:
             break
+        before = gap if round_ else before
         if round_:
             shrink = max(math.sqrt(0.5 * allowed / gap), 0.2)
             step, eta = step * shrink, eta * shrink
@@ -466,10 +470,13 @@ class _Stretch(NamedTuple):
 
     def least_gain(self, weight, at_end=False):
         """Lower bounds of log w(r) - log w(s) at the starts (or the ends)."""
-        p, q = (self.p, self.q) if at_end else (0.0, 0.0)
-        r, s = self.r + p, self.s + q
+        r, s, above_p, above_q = self.r, self.s, self.above_p, self.above_q
+        if at_end:
+            r, s = r + self.p, s + self.q
+        else:
+            above_p, above_q = above_p + self.p, above_q + self.q
         with np.errstate(invalid="ignore"):
-            plain = _log_value(weight, r, self.above_p + self.p - p) - _log_value(weight, s, self.above_q + self.q - q)
+            plain = _log_value(weight, r, above_p) - _log_value(weight, s, above_q)
         return np.fmax(plain - 1e-10, weight.least_rise(r, s))
 
     def most_gain(self, weight, at_end=False):

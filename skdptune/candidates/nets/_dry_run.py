@@ -46,9 +46,7 @@ _ALONE = 1e-4  # a row alone goes through other kernels than in a batch
 # A condition on the whole batch (x.max() > 255) shows where the other rows lie below it and one above.
 _SCALES = (0.01, 1.0, 100.0)
 _STRANGE = (1e3, -1e3, 1e6, float("nan"), float("inf"))
-_RULE_ADVICE = (
-    "the per-row rule of a layer does not fit it. Use grad_sample_mode='functorch', or replace the layer."
-)
+_RULE_ADVICE = "the per-row rule of a layer does not fit it. Use grad_sample_mode='functorch', or replace the layer."
 _VMAP_ADVICE = (
     "under torch.func.vmap the module or the criterion computes something else than for the row alone. Set "
     "grad_sample_mode='rows' (each row by itself, slow)."
@@ -384,7 +382,7 @@ class _Rehearsal:
         """Ask whether a strange row moves what ``vmap`` makes of plain ones: an error caught would."""
         if not self.random:
             self._compare(before, [self._plain(slice(i, i + 1), 0) for i in range(_ROWS)], _VMAP_ADVICE, 50)
-        for x, y in strange_rows(self.x, self.y, _CHANGED):
+        for x, y in strange_rows(self.x, self.y, _CHANGED, marked=False):
             try:
                 after = self._gradients(x, y)
             except SkdptuneError:
@@ -435,9 +433,7 @@ class _Rehearsal:
             size = max(float(g.abs().max()) for g in grads)
             for ours, theirs in zip(per_row, grads, strict=True):
                 if not _close(ours[i].double(), theirs.double(), slack * 1e-3, rtol=slack * 1e-2, size=size):
-                    raise CandidateRefusedError(
-                        f"a per-row gradient differs from the row's own gradient: {advice}"
-                    )
+                    raise CandidateRefusedError(f"a per-row gradient differs from the row's own gradient: {advice}")
 
     def _check_steps(self, terms):
         """Make a step on rows and one on an empty batch, on the net's own device and with its own optimizer."""

@@ -98,7 +98,7 @@ class DPNeuralNetClassifier(PrivateNet, NeuralNetClassifier):
 
     *Assumes* that the module and the criterion treat each row by itself (checked on random rows before
     training; by construction with ``grad_sample_mode="rows"``, and almost with ``"auto"``), that code of one's own
-    keeps nothing outside the module, that initial weights are public, and floating-point noise.
+    keeps nothing from one call to the next, that initial weights are public, and floating-point noise.
 
     References
     ----------

@@ -29,8 +29,11 @@ def strange_bases(x):
         yield _each(x, lambda part, top=top: whole(part, top))
 
 
-def strange_rows(base, y, place):
-    """Yield ``(x, y)``: copies of ``base`` in which the row ``place`` is filled, marked, padded or repeated."""
+def strange_rows(base, y, place, marked=True):
+    """Yield ``(x, y)``: copies of ``base`` in which the row ``place`` is filled, marked, padded or repeated.
+
+    Without ``marked`` rows, in which a single number is strange, a third is left.
+    """
 
     def put(row_of):
         def changed(part):
@@ -49,6 +52,8 @@ def strange_rows(base, y, place):
             return marks(part)[min(i, len(marks(part)) - 1)]
 
         yield put(lambda row, part, value=value: torch.full_like(row, value(part))), y
+        if not marked:
+            continue
         yield put(lambda row, part, value=value: _marked(row, 0, value(part))), y
         yield put(lambda row, part, value=value: _marked(torch.zeros_like(row), -1, value(part))), y
     yield put(lambda row, part: part[0].reshape(-1).clone()), y  # a repeated row

@@ -1,0 +1,121 @@
+"""What users do by mistake, and what they are told."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
+from torch import nn  # noqa: E402
+
+from skdptune._exceptions import CandidateRefusedError, InvalidParameterError  # noqa: E402
+from skdptune.candidates import find_adapter  # noqa: E402
+from skdptune.candidates.nets import (  # noqa: E402
+    DPLinearRegression,
+    DPLogisticRegression,
+    DPNeuralNetClassifier,
+    DPNeuralNetRegressor,
+)
+
+X = np.random.default_rng(0).normal(size=(24, 4))
+Y = np.arange(24) % 2
+
+
+@pytest.mark.parametrize("mode", ["auto", "functorch", "rows"])
+@pytest.mark.parametrize(("module", "name"), [(None, "x"), (nn.Sequential(nn.Linear(4, 2)), "input")])
+def test_a_dict_for_a_known_module(module, name, mode):
+    how = {} if module is None else {"module": module}
+    net = DPNeuralNetClassifier(steps=1, grad_sample_mode=mode, **how)
+    assert net.fit({name: X}, Y).predict({name: X[:2]}).shape == (2,)
+
+
+def test_a_dict_for_a_preset():
+    assert DPLogisticRegression(steps=1).fit({"x": X}, Y).predict({"x": X[:2]}).shape == (2,)
+
+
+@pytest.mark.parametrize("alpha", [-1, float("nan"), float("inf")])
+@pytest.mark.parametrize("kind", [DPLogisticRegression, DPLinearRegression])
+def test_penalties_that_are_none(kind, alpha):
+    with pytest.raises(InvalidParameterError, match="alpha must be a real number"):
+        find_adapter(kind(alpha=alpha)).check("zero-out")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: DPNeuralNetClassifier().predict(X),
+        lambda: DPNeuralNetClassifier().score(X, Y),
+        lambda: DPNeuralNetRegressor().predict(X),
+        lambda: DPLogisticRegression().coef_,
+        lambda: DPLinearRegression().intercept_,
+    ],
+)
+def test_before_fit(ask):
+    with pytest.raises(NotFittedError, match="is not fitted yet. Call 'fit'"):
+        ask()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"sample_rate": 1e-320}, "sample_rate must be at least 1e-12"),
+        ({"expected_batch_size": 1e-300}, "sample_rate must be at least 1e-12"),
+        ({"noise_multiplier": 1e200}, "noise_multiplier must be at most"),
+        ({"steps": 10**9}, "steps must be at most"),
+        ({"steps": 10**7, "sample_rate": 0.1}, "steps must be few enough"),
+    ],
+)
+def test_terms_beyond_all_measure(params, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        DPNeuralNetClassifier(**params).privacy_curve(100)
+
+
+def test_schedules_that_change():
+    finite, rising = iter([1.0] * 4), itertools.count()
+    for schedule, message in ((lambda step: next(finite), "StopIteration"), (lambda step: next(rising), "step alone")):
+        with pytest.raises(CandidateRefusedError, match=message):
+            find_adapter(DPNeuralNetClassifier(steps=2, lr_schedule=schedule)).check_data(24, 4, np.array([0, 1]))
+
+
+def test_a_schedule_is_asked_before_the_first_step(monkeypatch):
+    from skdptune.candidates.nets._engine import _Steps
+
+    monkeypatch.setattr(_Steps, "noisy_step", None)
+    net = DPNeuralNetClassifier(steps=2, lr_schedule=lambda step: 1.0)
+    monkeypatch.setattr(net, "_rehearse", lambda *args: setattr(net, "lr_schedule", lambda step: [1.0][step]))
+    with pytest.raises(CandidateRefusedError, match="at step 1"):
+        net.fit(X, Y)
+
+
+def test_tensors_that_are_not_plain():
+    for rows in (
+        torch.nested.nested_tensor([torch.zeros(4)] * 24),
+        torch.nested.nested_tensor([torch.zeros(4)] * 24, layout=torch.jagged),
+    ):
+        with pytest.raises(InvalidParameterError, match="got a nested one"):
+            DPNeuralNetClassifier(steps=1).fit(rows, Y)
+
+    class Quantized(torch.Tensor):
+        is_quantized = True
+
+    with pytest.raises(InvalidParameterError, match="got a quantized one"):
+        DPNeuralNetClassifier(steps=1).fit(torch.zeros(24, 4).as_subclass(Quantized), Y)
+
+
+def test_labels_of_two_kinds():
+    mixed = np.array(["SECRET", 1] * 12, dtype=object)
+    for net, y in ((DPNeuralNetClassifier(), mixed), (DPNeuralNetClassifier(classes=mixed[:2]), Y)):
+        with pytest.raises(InvalidParameterError, match="labels of one kind") as caught:
+            net.fit(X, y)
+        assert "SECRET" not in str(caught.value) and caught.value.__suppress_context__ | (not caught.value.__context__)
+
+
+def test_a_score_quotes_no_cell():
+    net = DPNeuralNetRegressor(steps=1).fit(X, X[:, 0])
+    with pytest.raises(InvalidParameterError, match="y must be numeric") as caught:
+        net.score(X, np.array(["SECRET"] * 24))
+    assert "SECRET" not in str(caught.value)
+    assert np.isfinite(net.score(X, X[:, 0], sample_weight=np.ones(24)))
