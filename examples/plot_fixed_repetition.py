@@ -15,7 +15,7 @@ k times the epsilon of one run, and not only in theory: this page lets it happen
 import math
 import time
 
-import matplotlib.pyplot as plt  # pip install "skdptune[plot]"
+import matplotlib.pyplot as plt  # pip install ".[plot]"
 import numpy as np
 from scipy.stats import beta
 
@@ -75,28 +75,35 @@ for name, eta in (("geometric", 1), ("logarithmic", 0)):
 # The random numbers stay below (2 + eta) epsilon however many tries they make on average (Papernot and Steinke,
 # arXiv 2110.03620v2, Theorem 2): 2 epsilon for the logarithmic distribution, 3 epsilon for the geometric one. A fixed
 # number has no such ceiling until the event itself becomes rarer than delta.
-#
-# A fixed number of tries does find better settings than a random one of the same mean: it is never unlucky with the
-# number. The right panel asks what that is worth. For the same expected quantile of the best try, k / (k + 1) for a
-# fixed k, it is dearer by a factor that grows with k.
-figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6))
+figure, axes = plt.subplots(figsize=(6.4, 4.6))
 styles = (("o", "-", "#d55e00"), ("D", ":", "#c0629a"), ("s", "--", "#00906a"), ("^", "-.", "#0072b2"))
-for (name, row), (marker, dash, colour) in zip(prices.items(), styles, strict=True):
-    look = {"marker": marker, "linestyle": dash, "color": colour, "label": name}
-    left.plot(counts, row, **look)
-    right.plot(row, [families[name](int(k)).expected_quantile() for k in counts], **look)
+looks = {
+    name: {"marker": marker, "linestyle": dash, "color": colour, "label": name}
+    for name, (marker, dash, colour) in zip(prices, styles, strict=True)
+}
+for name, row in prices.items():
+    axes.plot(counts, row, **looks[name])
 points = np.array(measured)
-left.errorbar(
+axes.errorbar(
     points[:, 0], points[:, 1], yerr=[points[:, 1] - points[:, 2], np.zeros(len(points))], linestyle="none", marker="x",
     markersize=9, capsize=3, color="#808080", label="fixed, measured (99 % lower limits)", zorder=3,
 )
-left.plot(counts, counts * epsilon, color="#808080", linewidth=0.8, label="k times one run")
-left.set(xlabel="number of tries k, or its mean", ylabel=f"epsilon (nats) at delta {delta}", ylim=(0, 6),
+axes.plot(counts, counts * epsilon, color="#808080", linewidth=0.8, label="k times one run")
+axes.set(xlabel="number of tries k, or its mean", ylabel=f"epsilon (nats) at delta {delta}", ylim=(0, 6),
          title=f"Best of k runs, each {epsilon:g}-DP")
-left.legend(fontsize="small")
-right.set(xlabel=f"epsilon (nats) at delta {delta}", ylabel="expected quantile of the best try", xlim=(0.4, 6),
-          title="What the epsilon buys")
-right.legend(fontsize="small")
+axes.legend(fontsize="small")
 figure.tight_layout()
 figure.savefig("fixed_repetition.png", dpi=120)
+
+# %%
+# A fixed number of tries does find better settings than a random one of the same mean: it is never unlucky with the
+# number. What is that worth? For the same expected quantile of the best try, k / (k + 1) for a fixed k, it is dearer by
+# a factor that grows with k.
+figure, axes = plt.subplots(figsize=(6.4, 4.6))
+for name, row in prices.items():
+    axes.plot(row, [families[name](int(k)).expected_quantile() for k in counts], **looks[name])
+axes.set(xlabel=f"epsilon (nats) at delta {delta}", ylabel="expected quantile of the best try", xlim=(0.4, 6),
+         title="What the epsilon buys")
+axes.legend(fontsize="small")
+figure.tight_layout()
 print(f"figure: fixed_repetition.png; {time.perf_counter() - start:.0f} s in all")

@@ -8,6 +8,8 @@ the digits that scikit-learn ships, so that it runs anywhere. For a GPU see
 :ref:`sphx_glr_auto_examples_plot_net_gpu.py`.
 """
 
+# sphinx_gallery_thumbnail_path = '_static/thumb_net_fashion_mnist.svg'
+
 # %%
 # The rows. A pixel is a number from 0 to 255 by its meaning, and the ten kinds of clothes are known.
 import gzip
@@ -82,7 +84,7 @@ print(f"accuracy on the public test images: {search.score(X_test, y_test):.3f}")
 
 # %%
 # What the net confuses, on public test images.
-import matplotlib.pyplot as plt  # pip install "skdptune[plot]"
+import matplotlib.pyplot as plt  # pip install ".[plot]"
 from sklearn.metrics import ConfusionMatrixDisplay
 
 figure, axes = plt.subplots(figsize=(5, 5))

@@ -65,7 +65,7 @@ for name, search in (("logistic regression", linear), ("perceptron", perceptron)
 
 # %%
 # The weights of the linear model are a private output and may be read.
-import matplotlib.pyplot as plt  # pip install "skdptune[plot]"
+import matplotlib.pyplot as plt  # pip install ".[plot]"
 
 model = linear.best_estimator_
 weights = (model.coef_[1] - model.coef_[0]) * high

@@ -64,7 +64,7 @@ for row in stated["true_positive_rates"]:
 # :math:`e^{\varepsilon}`, and a ranking in which the tell-tale answer always wins. Drawing the number of tries and
 # keeping the best is then a computation: an answer that one try gives with probability r wins with probability
 # :math:`G(r) = 1 - f(1 - r)`.
-import matplotlib.pyplot as plt  # pip install "skdptune[plot]"
+import matplotlib.pyplot as plt  # pip install ".[plot]"
 import numpy as np
 
 from skdptune.accounting import trade_off

@@ -24,6 +24,8 @@ MODULES = (
     "skdptune.displays",
     "skdptune.exceptions",
 )
+# Passed on from room to room inside the package, and nothing for a user: they have no page and may change.
+INTERNAL = ("as_ledger", "for_pickling", "card", "largest_below")
 _HOME = {}  # full path of a documented name -> where it is documented
 _BY_ID = {}  # id of a documented object -> where it is documented
 
@@ -56,7 +58,7 @@ def _module_page(name, module, names):
 
 def _public_names(module):
     names = getattr(module, "__all__", [])
-    return [n for n in names if not isinstance(getattr(module, n, None), types.ModuleType)]
+    return [n for n in names if n not in INTERNAL and not isinstance(getattr(module, n, None), types.ModuleType)]
 
 
 def _homes(modules):

@@ -5,7 +5,8 @@ Every page has one namespace, filled from top to bottom:
 ``.. python-run::``
     runs its content and shows it with what it prints; a last line that is an expression shows its value. Options:
     ``:hide:`` (show nothing), ``:hide-code:``, ``:hide-output:``, ``:html:`` (its ``_repr_html_``),
-    ``:raises: Name`` (the block must raise ``Name``; its message is shown).
+    ``:raises: Name`` (the block must raise ``Name``; its message is shown), ``:needs: module`` (without that module the
+    code is shown and not run).
 
 ``.. python-table::``
     runs its content, whose last line is an expression for rows; the first row is the header.
@@ -20,6 +21,7 @@ numbers: an epsilon or a delta is rounded up.
 import ast
 import contextlib
 import decimal
+import importlib.util
 import io
 import math
 import os
@@ -126,13 +128,15 @@ class PythonRun(_Computed):
         "hide-output": directives.flag,
         "html": directives.flag,
         "raises": directives.unchanged_required,
+        "needs": directives.unchanged_required,
     }
 
     def run(self):
         shown_code = not {"hide", "hide-code"} & set(self.options)
         if shown_code and re.search(r"\b(up|down|num)\(", "\n".join(self.content)):
             raise self.error("up, down and num are not known to a reader who copies this block")
-        printed, value, failure = self._run()
+        runs = "needs" not in self.options or importlib.util.find_spec(self.options["needs"]) is not None
+        printed, value, failure = self._run() if runs else ("", None, None)
         if "hide" in self.options:
             return []
         shown = []

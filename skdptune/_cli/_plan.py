@@ -91,7 +91,7 @@ def _long(data):
     for row in data["rows"]:
         if row["best"] and row["runs_99"] > _MANY:
             yield (
-                f"running time: the best row trains {row['mean']:,.0f} candidates on average, and one search in a hundred "
+                f"running time: the best row trains {row['mean']:,.0f} candidates on average, and one search in 100 "
                 f"more than {row['runs_99']:,}; --max-mean or --max-runs-99 bounds that"
             )
 

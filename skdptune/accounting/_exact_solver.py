@@ -225,13 +225,8 @@ def solve(pair, weight, delta, rtol, floor):
     before = math.inf
     for round_ in range(_MAX_ROUNDS):
         tol = max(0.01 * rtol * rough, 1e-12)
-        margin = 0.25 * eta * grids.likeness + 0.5 * step + 0.02 * rough
-        while True:
-            least = max(rough - margin, 0.0)
-            upper, lower, step, eta = within(grids, step, eta, least, _MAX_NODES if round_ else _FIRST_NODES)
-            if least == 0.0 or upper.upper(np.array([least]))[0] > delta:
-                break
-            rough, margin = least, 2 * margin  # the root lies lower still
+        nodes = _MAX_NODES if round_ else _FIRST_NODES
+        upper, lower, step, eta, least, rough = _around(grids, step, eta, rough, delta, nodes)
         top = _upper_root(upper, delta, least, rough, tol)
         bottom = _lower_root(lower, delta, least, top, tol)
         if top - bottom > rtol * top:  # U may be tighter where W+ and V part
@@ -247,6 +242,17 @@ def solve(pair, weight, delta, rtol, floor):
         if upper.cells.size * upper.n_columns / shrink**2 > _MAX_NODES:
             break
     return best
+
+
+def _around(grids, step, eta, rough, delta, nodes):
+    """Return lattices for epsilons from ``least`` up, which lies below the root; step, eta, least, rough."""
+    margin = 0.25 * eta * grids.likeness + 0.5 * step + 0.02 * rough
+    while True:
+        least = max(rough - margin, 0.0)
+        upper, lower, step, eta = within(grids, step, eta, least, nodes)
+        if least == 0.0 or upper.upper(np.array([least]))[0] > delta:
+            return upper, lower, step, eta, least, rough
+        rough, margin = least, 2 * margin  # the root lies lower still
 
 
 def _most(pair, weight, delta, rtol):

@@ -110,3 +110,11 @@ def test_calibrated_noise_holds_as_printed(ask, options, family, upwards, refit)
     assert price == data["epsilon"] <= 2.0
     assert price > 1.98  # and it is not wasteful
     assert len(value.replace(".", "").lstrip("0")) <= 5
+
+
+def test_a_best_row_that_few_would_wait_for_is_said_to_be_one(ask):
+    line = "plan pure --epsilon 1 --delta 1e-5 --expected-quantile 0.9 --run-counts logarithmic geometric"
+    found = ask(line)
+    said = " ".join(found.out.split())
+    assert "running time: the best row trains 2,194 candidates on average" in said and "--max-runs-99" in said
+    assert "running time" not in ask(f"{line} --max-runs-99 200").out

@@ -156,6 +156,8 @@ def _inside(value):
     if type(value).__module__.partition(".")[0] == "torch" and not isinstance(value, nn.Module):
         return []  # torch's own bookkeeping, which knows how to copy itself
     held = dict(getattr(value, "__dict__", {}))
+    if isinstance(value, nn.RNNBase):
+        held.pop("_flat_weight_refs", None)  # torch asks of them only whether the weights are still there
     for base in type(value).__mro__:
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:

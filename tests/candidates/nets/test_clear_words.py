@@ -1,6 +1,7 @@
 """What users do by mistake, and what they are told."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -91,18 +92,16 @@ def test_a_schedule_is_asked_before_the_first_step(monkeypatch):
 
 
 def test_tensors_that_are_not_plain():
-    for rows in (
-        torch.nested.nested_tensor([torch.zeros(4)] * 24),
-        torch.nested.nested_tensor([torch.zeros(4)] * 24, layout=torch.jagged),
-    ):
-        with pytest.raises(InvalidParameterError, match="got a nested one"):
-            DPNeuralNetClassifier(steps=1).fit(rows, Y)
-
-    class Quantized(torch.Tensor):
-        is_quantized = True
-
-    with pytest.raises(InvalidParameterError, match="got a quantized one"):
-        DPNeuralNetClassifier(steps=1).fit(torch.zeros(24, 4).as_subclass(Quantized), Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch may change nested tensors, and give quantized ones up
+        rows = {
+            "nested": torch.nested.nested_tensor([torch.zeros(4)] * 24),
+            "nested ": torch.nested.nested_tensor([torch.zeros(4)] * 24, layout=torch.jagged),
+            "quantized": torch.quantize_per_tensor(torch.zeros(24, 4), 0.1, 0, torch.qint8),
+        }
+    for kind, x in rows.items():
+        with pytest.raises(InvalidParameterError, match=f"got a {kind.strip()} one"):
+            DPNeuralNetClassifier(steps=1).fit(x, Y)
 
 
 def test_labels_of_two_kinds():
@@ -110,7 +109,7 @@ def test_labels_of_two_kinds():
     for net, y in ((DPNeuralNetClassifier(), mixed), (DPNeuralNetClassifier(classes=mixed[:2]), Y)):
         with pytest.raises(InvalidParameterError, match="labels of one kind") as caught:
             net.fit(X, y)
-        assert "SECRET" not in str(caught.value) and caught.value.__suppress_context__ | (not caught.value.__context__)
+        assert "SECRET" not in str(caught.value) and caught.value.__context__ is None
 
 
 def test_a_score_quotes_no_cell():

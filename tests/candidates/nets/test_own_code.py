@@ -19,6 +19,7 @@ from skdptune._exceptions import CandidateRefusedError  # noqa: E402
 from skdptune.candidates import find_adapter  # noqa: E402
 from skdptune.candidates.nets import DPNeuralNetClassifier  # noqa: E402
 from skdptune.candidates.nets._catches import catches  # noqa: E402
+from skdptune.candidates.nets._engine import _quiet_hooks  # noqa: E402
 from skdptune.candidates.nets._known import is_known  # noqa: E402
 from skdptune.candidates.nets._losses import RowLoss  # noqa: E402
 from skdptune.candidates.nets._per_sample import clipper  # noqa: E402
@@ -461,7 +462,7 @@ def test_pieces_of_a_batch_draw_their_own_masks(monkeypatch):
     x[7, 0] = 99
     sums = []
     for _ in range(2):
-        with clipper("functorch", module, loss, [1.0], seeds=np.random.default_rng(1)) as clip:
+        with _quiet_hooks(), clipper("functorch", module, loss, [1.0], seeds=np.random.default_rng(1)) as clip:
             inner = clip._sum
 
             def recorded(x, y, fine, inner=inner):

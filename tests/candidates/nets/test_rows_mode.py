@@ -339,7 +339,7 @@ def test_a_search_with_two_jobs():
     best = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(best.predict(X), search.predict(X))
     said = " ".join(search.privacy_spent_.assumptions)
-    assert "keeps nothing outside" in said and "treat each row by itself" not in said and "vmap" not in said
+    assert "keeps nothing from one call" in said and "treat each row by itself" not in said and "vmap" not in said
     told = " ".join(plain.privacy_cost(n_samples=60).assumptions)
     assert "Under torch.func.vmap" in told and "catches no error" in told
 
