@@ -183,8 +183,9 @@ class Lattice:
         q_low = np.append(self.cells.q, 0.0)[None, : r.shape[1]]
         # d bounds how far w(s) may lie under the bilinear interpolant of its corners on cell k:
         # a chord of length h over a convex w overshoots by at most h/4 times the slopes' drop
-        d = 0.25 * q * (fast[:-1] - flat[1:])
-        d[:, :-1] += 0.25 * q_low[:, :-1] * (fast[:-1, :-1] - flat[:-1, 1:])
+        with np.errstate(invalid="ignore"):  # what is not a number makes the bound 1: see `upper`
+            d = 0.25 * q * (fast[:-1] - flat[1:])
+            d[:, :-1] += 0.25 * q_low[:, :-1] * (fast[:-1, :-1] - flat[:-1, 1:])
         far = np.empty_like(d)  # w(s) at the cell's far corner (k + 1, j + 1)
         far[:, :-1] = w_s[1:, 1:]
         far[:, -1] = weight.at_one

@@ -20,6 +20,7 @@ from skdptune.model_selection._store import let_go
 __all__ = ["make_ready", "release_workers", "start_workers", "works_elsewhere"]
 
 _SEMAPHORES = 16  # about what a pool needs
+_ROUNDS = 3
 _PATIENCE = 1.0  # seconds; a worker that is only just starting has nothing to give back
 
 _OF_THE_PARENT = []  # pools inherited by a fork; kept, because to collect one would wake the process that owns it
@@ -102,21 +103,25 @@ def release_workers(n_jobs, folder, store=None):
         What they have open of the search.
     """
     count = _loky_workers(n_jobs)
-    if count > 1:
-        _ask_workers(n_jobs, [joblib.delayed(_release)(folder, count, store) for _ in range(count)])
+    for _ in range(_ROUNDS if count > 1 else 0):  # again where one was so busy that another took its task
+        _ask_workers(n_jobs, [joblib.delayed(_release)(folder, count, store, _PATIENCE) for _ in range(count)])
+        if _released(folder) >= count:
+            return
 
 
-def _release(folder, count, store=None):
+def _released(folder):
+    return sum(name.startswith("released-") for name in os.listdir(folder))
+
+
+def _release(folder, count, store, patience):
     release_global_generators()
     let_go(store)
     with quiet():
         gc.collect()  # what the tries left in cycles may speak when it is collected
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + patience
     with contextlib.suppress(OSError):
-        open(os.path.join(folder, f"released-{os.getpid()}"), "x").close()
-        while time.monotonic() < deadline:
-            if sum(name.startswith("released-") for name in os.listdir(folder)) >= count:
-                return
+        open(os.path.join(folder, f"released-{os.getpid()}"), "w").close()
+        while time.monotonic() < deadline and _released(folder) < count:
             time.sleep(0.001)
 
 

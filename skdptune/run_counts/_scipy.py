@@ -232,12 +232,16 @@ class FromScipy(RunCount):
 
     @property
     def _key(self):
-        dist = self.frozen.dist
-        listed = ()
+        kind = type(self.frozen.dist)
+        return kind.__module__, kind.__qualname__, self._fingerprint, *self._stated
+
+    @property
+    def _stated(self):
+        """Values listed, if there are any, and parameters."""
+        dist, listed = self.frozen.dist, ()
         if hasattr(dist, "xk"):
             listed = (tuple(np.asarray(dist.xk).tolist()), tuple(np.asarray(dist.pk).tolist()))
-        kind = type(dist)
-        return kind.__module__, kind.__qualname__, self._fingerprint, listed, tuple(sorted(self._values.items()))
+        return listed, tuple(sorted(self._values.items()))
 
     @functools.cached_property
     def _fingerprint(self):
@@ -254,14 +258,14 @@ class FromScipy(RunCount):
         return hash(self._key)
 
     def __repr__(self):
-        *_, listed, values = self._key
+        listed, values = self._stated
         inside = ", ".join(f"{name}={value!r}" for name, value in values)
         if listed:
             return f"FromScipy(scipy.stats.rv_discrete(values={listed!r})({inside}))"
         return f"FromScipy(scipy.stats.{self.frozen.dist.name}({inside}))"
 
     def _json_arguments(self):
-        *_, listed, values = self._key
+        listed, values = self._stated
         if listed:
             return {"values": [list(part) for part in listed], "parameters": dict(values)}
         name = self.frozen.dist.name

@@ -23,6 +23,7 @@ import os, random, sys, time
 import joblib
 import numpy as np
 from skdptune import PrivateRandomSearchCV
+from skdptune.model_selection import _readiness
 from skdptune.run_counts import Fixed
 from tests.candidates.toys import GaussianToy
 
@@ -86,6 +87,7 @@ def mark(text):
     sys.stdout.flush()
     os.write(1, f"{text}\\n".encode())
 
+_readiness._PATIENCE = 30.0  # on a machine that is busy with other tests
 with joblib.parallel_config("loky", n_jobs=2):
     if sys.argv[1] == "used":
         while len(set(joblib.Parallel()(joblib.delayed(seed)() for i in range(2)))) < 2:
