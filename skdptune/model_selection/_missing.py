@@ -8,7 +8,6 @@ is on the list for, or what its function was declared to do.
 
 import itertools
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from skdptune._exceptions import InvalidParameterError, SkdptuneError
 from skdptune.candidates import find_adapter
+from skdptune.candidates._rehearsal import quietly
 from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._space import ParamSpace, with_settings
 
@@ -200,8 +200,7 @@ def _flat(name, adapter):
 def _tried(front, row):
     """Return the cells that the free steps ``front`` turn into finite numbers in made-up rows."""
     width = row.shape[1] if hasattr(row, "shape") else 0
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # what libraries say of made-up rows
+    with quietly():
         steps = _fitted(front, row)
         if steps is None:
             return NO_CELLS

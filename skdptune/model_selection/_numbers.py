@@ -5,7 +5,6 @@ made-up rows, as it is for missing cells: where a number comes out as a finite n
 must be numbers. So a try cannot fail because one row has a word, ``"nan"`` or ``10**400`` in such a column.
 """
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ from sklearn.utils import get_tags
 
 from skdptune._exceptions import InvalidParameterError, SkdptuneError
 from skdptune.candidates import find_adapter
+from skdptune.candidates._rehearsal import quietly
 from skdptune.candidates._stateless import RowWise, placeholder_like
 from skdptune.model_selection._missing import _flat, _infinite, _listed, missing, pipelines_drawn
 
@@ -63,8 +63,7 @@ def number_columns(search, X):
     texts = _text_columns(row)
     if not texts:
         return NO_NUMBERS
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # what libraries say of made-up rows
+    with quietly():
         found = frozenset().union(*(_needed(pipeline, row, texts) for pipeline in pipelines))
     return NumberColumns(found, len(found) == row.shape[1])
 

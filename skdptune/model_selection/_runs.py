@@ -247,7 +247,7 @@ def _train_and_score(plan, data, adapter, seed):
         # Only what the curve covers is scored: the trained object may know more than it may publish.
         model = adapter.publish(fitted)
         if plan.public_scorer is None:
-            asked = copy.deepcopy(model)
+            asked = copy.deepcopy(model) if plan.keep_model else model
             total += total_count(scorer, asked, *held_out, plan.classes)  # exact integers: pooled before any noise
     kept = model if plan.keep_model else None
     if plan.public_scorer is not None:
