@@ -47,10 +47,10 @@ class Lattice:
     def __init__(self, cells, weight, least=0.0):
         self.cells, self.weight = cells, weight
         self.least = least
-        self.n_columns = self._count_columns(least)
         self._kept = {}
 
-    def _count_columns(self, least):
+    @functools.cached_property
+    def n_columns(self):
         """Number of top columns that can have a positive integrand at epsilon >= least.
 
         A column of loss l has one only if l + log w(r) - log w(s) > epsilon for a feasible (r, s),
@@ -58,7 +58,7 @@ class Lattice:
         """
         cells = self.cells
         columns = np.arange(cells.size)
-        useful = cells.losses[::-1] > least - self.gain - 1e-9
+        useful = cells.losses[::-1] > self.least - self.gain - 1e-9
         useful &= 1 - cells.high[1][:-1] > self.reach
         useful = columns[useful]
         return int(useful[-1]) + 1 if useful.size else 0
@@ -102,9 +102,9 @@ class Lattice:
 
         def useless(x):  # with some rounding to spare
             lift = np.minimum(np.exp(np.minimum(loss, 50.0)) * (x + slack) + slack, 1.0)
+            both = self.weight.log_rest(np.concatenate([lift, x]))
             with np.errstate(invalid="ignore"):  # inf - inf: not shown to be useless
-                ratio = self.weight.log_rest(lift) - self.weight.log_rest(x)
-                return loss + ratio + 1e-9 <= self.least
+                return loss + (both[: x.size] - both[x.size :]) + 1e-9 <= self.least
 
         some, whole = useless(low) & (loss < 50) & (high > low), useless(high) & (loss < 50)
         for _ in range(14):  # a few digits of rho will do, on the safe side
@@ -192,10 +192,12 @@ class Lattice:
         valid = self._valid(first, stop)
         n, rows = self.last[first:stop], np.arange(stop - first)
         far[rows, n] = weight.at_one * (1 - WEIGHT_ERROR)  # the meeting cell may reach the end
-        d = np.clip(d * (1 + 1e-9), 0.0, np.maximum(w_s[:-1] - far, 0.0))
+        cap = np.maximum(w_s[:-1] - far, 0.0)
+        d = np.clip(d * (1 + 1e-9), 0.0, cap)
         # where w(s) is infinite at the near corner the interpolant says nothing, and where it halves within a
         # cell hardly more: take the cell's constant bound w(r) p - E w(far corner) q instead
         endless = valid & (w_s[:-1] >= (np.minimum(2 * far, 1e299) if steep else 1e299))
+        endless |= self._capped(first, stop, w_r, w_s, d >= cap)
         d[endless] = 0.0
         d[~valid] = 0.0
         d[:, 1:] = np.maximum(d[:, 1:], d[:, :-1])  # a node serves the cells on both sides
@@ -211,6 +213,20 @@ class Lattice:
         if np.any(endless & (q > 0)):
             constant = np.where(endless, w_r[:-1] * p, 0.0), np.where(endless, far * q, 0.0)
         return p_near, p_far, q_near, q_far, self._meeting(first, stop, w_r, rows, n), constant
+
+    def _capped(self, first, stop, w_r, w_s, capped):
+        """Cells whose ``d`` is at its cap and for which their constant bound is the better one.
+
+        There the corner term at j equals the constant, and that at j + 1 is larger for E >= e^least if
+        e^least q (fall of w(s)) >= p (fall of w(r)) along the column.
+        """
+        p, q = self._masses(first, stop)
+        inner = np.arange(capped.shape[1]) < self.last[first:stop, None]  # the last node has a bound of its own
+        capped = capped & inner & self._valid(first, stop)
+        if not np.any(capped):
+            return capped
+        with np.errstate(over="ignore", invalid="ignore"):
+            return capped & (np.exp(min(self.least, 700.0)) * q * (w_s[:-1] - w_s[1:]) > p * (w_r[:-1] - w_r[1:]))
 
     def _slopes(self, r, s):
         """Bounds of |w'| between r and s: the upper one of any, the lower one of any."""

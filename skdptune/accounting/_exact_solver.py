@@ -24,6 +24,7 @@ _MAX_EPSILON = 690.0  # beyond e^690 the price is called infinite
 _MAX_ROUNDS = 5
 _MAX_NODES = 30_000_000  # no lattice larger than this (work, not memory: blocks are streamed)
 _STALLED = 0.8  # a finer grid that leaves this much of the gap would not close it: what is left is rounding
+_CHEAP_NODES = 20_000  # but if the next grid costs next to nothing, it is tried
 _FIRST_NODES = 3_000_000  # the first estimate of the fineness may be far too fine: any fineness is sound
 
 
@@ -80,10 +81,13 @@ class Grids:
         pair = self.pair
         if pair.size == 0:
             return pair_cells(pair), pair_cells(pair)
-        edges = loss_edges(pair, step, self._bottom(tolerance), self.top)
-        if pair.size <= 1.3 * edges.size + 20:
-            return pair_cells(pair), pair_cells(pair)
-        return split_cells(pair, edges), merge_cells(pair, edges)
+        low, high = self._bottom(tolerance), self.top
+        if high - low < pair.size * step:  # else the grid would have more losses than there are atoms
+            edges = loss_edges(pair, step, low, high)
+            if pair.size > 1.3 * edges.size + 20:
+                return split_cells(pair, edges), merge_cells(pair, edges)
+        own = pair_cells(pair)
+        return own, own
 
     def lattices(self, step, eta, least):
         """Return (dominating, dominated) lattices for epsilon >= least.
@@ -91,14 +95,11 @@ class Grids:
         Cells are cut so that log w changes by at most about ``eta`` within one: in s from below
         for T, in r from above for S, as far as T and S can usefully reach.
         """
-        found = []
         upper, lower = self.cells(step, 0.1 * eta * eta)
-        for cells in (upper, lower):
-            if lower is upper and found:
-                found.append(Lattice(found[0].cells, self.weight, least))
-                continue
-            found.append(Lattice(self._cut(cells, eta, least), self.weight, least))
-        return found
+        above = Lattice(self._cut(upper, eta, least), self.weight, least)
+        if lower is upper:
+            return above, above
+        return above, Lattice(self._cut(lower, eta, least), self.weight, least)
 
     def _cut(self, cells, eta, least):
         weight, ref = self.weight, self.reference
@@ -226,14 +227,15 @@ def solve(pair, weight, delta, rtol, floor):
     for round_ in range(_MAX_ROUNDS):
         tol = max(0.01 * rtol * rough, 1e-12)
         nodes = _MAX_NODES if round_ else _FIRST_NODES
-        upper, lower, step, eta, least, rough = _around(grids, step, eta, rough, delta, nodes)
+        spare = best.upper - best.lower if round_ and best.lower > 0 else 0.0
+        upper, lower, step, eta, least, rough = _around(grids, step, eta, rough, delta, nodes, spare)
         top = _upper_root(upper, delta, least, rough, tol)
         bottom = _lower_root(lower, delta, least, top, tol)
         if top - bottom > rtol * top:  # U may be tighter where W+ and V part
             top = min(top, _upper_root(upper, delta, least, top, tol, first_order=True))
         best = EpsilonBounds(float(min(best.upper, top)), float(max(best.lower, bottom)))
         gap = best.upper - best.lower
-        if gap <= rtol * best.upper or best.upper <= floor or gap > _STALLED * before:
+        if gap <= rtol * best.upper or best.upper <= floor or _has_stalled(gap, before, upper):
             break
         before = gap
         rough = best.upper
@@ -244,9 +246,18 @@ def solve(pair, weight, delta, rtol, floor):
     return best
 
 
-def _around(grids, step, eta, rough, delta, nodes):
-    """Return lattices for epsilons from ``least`` up, which lies below the root; step, eta, least, rough."""
+def _has_stalled(gap, before, lattice):
+    return gap > _STALLED * before and lattice.cells.size * lattice.n_columns > _CHEAP_NODES
+
+
+def _around(grids, step, eta, rough, delta, nodes, spare):
+    """Return lattices for epsilons from ``least`` up, which lies below the root; step, eta, least, rough.
+
+    ``spare`` is how far below ``rough`` the root may lie, zero if that is not known.
+    """
     margin = 0.25 * eta * grids.likeness + 0.5 * step + 0.02 * rough
+    if spare > 4 * margin:
+        margin = spare
     while True:
         least = max(rough - margin, 0.0)
         upper, lower, step, eta = within(grids, step, eta, least, nodes)
@@ -385,6 +396,7 @@ def evaluate(pair, weight, epsilon, rtol, floor):
     for round_ in range(_MAX_ROUNDS + 1):
         grids = Grids(pair, weight, 1e-5 * guess)
         most = _MAX_NODES if round_ else _FIRST_NODES
+        wanted_eta = eta
         upper, lower, step, eta = within(grids, step, eta, epsilon, most)
         tops = upper.upper(np.array([epsilon, epsilon + 0.1 * scale]))
         bottom = float(lower.value(np.array([epsilon]))[0])
@@ -402,7 +414,8 @@ def evaluate(pair, weight, epsilon, rtol, floor):
             step, eta = fineness(rtol, wanted, scale, grids.sharpness(upper.cells), grids.likeness)
         allowed = max(rtol * epsilon / scale, rtol)
         gap = math.log(best.upper) - math.log(best.lower) if best.lower > 0 else math.inf
-        if gap <= allowed or upper.cells.size * upper.n_columns > _MAX_NODES or gap > _STALLED * before:
+        finest = most == _MAX_NODES and eta > wanted_eta  # no finer grid is allowed
+        if gap <= allowed or finest or _has_stalled(gap, before, upper):
             break
         before = gap if round_ else before
         if round_:

@@ -7,12 +7,13 @@ every row is calibrated to the target and shows the epsilon left for a single ru
 
 import functools
 import math
+from decimal import Decimal
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skdptune._exceptions import InvalidParameterError, SkdptuneError, UnreachableTargetError
-from skdptune._rounding import as_given, decimals
+from skdptune._rounding import as_given, decimals, to_places
 from skdptune._validation import check_instance, check_integer, check_real, describe, invalid_type
 from skdptune.accounting._exact import exact_epsilon
 from skdptune.accounting._optimal import NAMED, mean_for, optimal_run_count
@@ -278,7 +279,7 @@ class _Pricer:
 
     def row(self, count, kind="named"):
         """Price one run count; calibrated first if there is a family."""
-        setting = None if self.fixed else self._calibrated(count)
+        setting = None if self.fixed else self._short(self._calibrated(count), count)
         curve = self.curve(setting)
         price = self.price(curve, count)
         if not self.fixed and price > self.target:  # calibrated by the finer price
@@ -301,6 +302,13 @@ class _Pricer:
         if not self.fixed and self._last is None:
             self.row(TruncatedNegativeBinomial(10.0, 2.0))
         return self.curve(self._last)
+
+    def _short(self, setting, count):
+        """Return a setting of six digits, if the search at it lies within the target, too: it can be copied by hand."""
+        exact = Decimal(repr(float(setting)))
+        short = float(to_places(exact, 5 - exact.adjusted(), up=not self._slope or self._slope < 0))
+        fits = self.price(self.curve(short), count) <= self.target if math.isfinite(short) and short > 0 else False
+        return short if fits else setting
 
     def _calibrated(self, count):
         """A setting whose search lies within the target and within about ``rtol`` of it.

@@ -25,6 +25,7 @@ from skdptune.accounting._exact_grid import (
     weight_of,
 )
 from skdptune.accounting._exact_profile import exact_pair
+from skdptune.accounting._exact_solver import Grids
 from skdptune.accounting._pairs import DominatingPair
 from skdptune.accounting.curve import PrivacyCurve
 from skdptune.run_counts import (
@@ -339,6 +340,40 @@ def test_little_noise_is_priced_on_a_lattice_of_bounded_size(monkeypatch):
     assert max(asked) < 4_000_000
     single = PrivacyCurve.gaussian(0.19).epsilon(1e-3)
     assert single < bounds.lower <= bounds.upper < 1.3 * single
+
+
+@pytest.mark.parametrize(
+    ("curve", "delta", "most"),
+    [
+        (PrivacyCurve.pure(1.0), 0.01, 2.85),
+        (PrivacyCurve.pure(1.0), 1e-5, 3.345),
+        (PrivacyCurve.laplace(0.5), 1e-5, 1.79),
+    ],
+    ids=["pure-0.01", "pure-1e-5", "laplace-1e-5"],
+)
+def test_a_count_of_one_or_many_is_priced_tightly(curve, delta, most):
+    """w(s) falls steeply where w(r) hardly moves: corner terms alone grow with epsilon there."""
+    bounds = exact_epsilon(curve.pair, Finite({1: 0.5, 100: 0.5}), delta)
+    assert bounds.lower <= bounds.upper <= min(1.003 * bounds.lower, most)
+
+
+def test_the_atoms_of_a_run_are_not_all_looked_at(monkeypatch):
+    """A composition has a hundred thousand atoms: only cells of a grid are asked which of them are useful."""
+    asked, reach = [], Lattice.reach.func
+
+    def watched(self):
+        asked.append(self.cells.size)
+        return reach(self)
+
+    monkeypatch.setattr(Lattice, "reach", property(watched))
+    pair = PrivacyCurve.dp_sgd(1.1, 0.01, 1000).pair
+    assert exact_epsilon(pair, Geometric(5), 1.3e-5).upper > 0
+    assert 0 < max(asked) < 3000 < pair.size
+
+
+def test_a_step_of_next_to_nothing_asks_for_no_grid():
+    grids = Grids(PrivacyCurve.pure(0.5).pair, weight_of(Geometric(5)), 1e-9)
+    assert [cells.size for cells in grids.cells(1e-30, 0.01)] == [2, 2]
 
 
 # -- weights that end at zero or begin at infinity ---------------------------------------------

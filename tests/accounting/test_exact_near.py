@@ -83,7 +83,7 @@ def test_every_cell_is_bounded_by_its_corners(run_count):
         cells, columns, e = lattice.cells, lattice.n_columns, math.exp(epsilon)
         if columns == 0:
             continue
-        p_near, p_far, q_near, q_far, _, _ = lattice._upper_block(0, columns)
+        p_near, p_far, q_near, q_far, _, constant = lattice._upper_block(0, columns)
         near, far = p_near - e * q_near, p_far - e * q_far
         gain_p, gain_q = lattice._value_block(0, columns)
         r, s = lattice._positions(0, columns)
@@ -101,6 +101,9 @@ def test_every_cell_is_bounded_by_its_corners(run_count):
             x, y = rng.uniform(size=(2, 60))
             at = r[j, k] + x * cells.p[k] + y * step_p, s[j, k] + x * cells.q[k] + y * step_q
             inside = _integrand(run_count, cells, epsilon, *at, j)
+            if constant is not None and constant[0][j, k] > 0:  # the cell has a bound of its own
+                assert np.all(inside <= constant[0][j, k] - e * constant[1][j, k] + 1e-14)
+                continue
             low = (1 - x) * near[j, k] + x * near[j, k + 1]
             high = (1 - x) * far[j, k] + x * far[j, k + 1]
             assert np.all(inside <= (1 - y) * low + y * high + 1e-14)
@@ -170,8 +173,8 @@ def test_the_trade_off_of_next_to_nothing_is_the_diagonal(run_count, epsilon):
 def test_heavy_tails_cost_hardly_more_for_a_tiny_singular_mass(exponent):
     """With 1e-25 of infinite loss, some run of zipf(1.3) hits it with probability 3e-8."""
     run_count = FromScipy(st.zipf(exponent))
-    without = exact.exact_epsilon(PrivacyCurve.pure(0.5).pair, run_count, 1e-5)
-    bounds = exact.exact_epsilon(PrivacyCurve.approximate(0.5, 1e-25).pair, run_count, 1e-5)
+    without = exact.exact_epsilon(PrivacyCurve.pure(0.5).pair, run_count, 1e-5, rtol=1e-2)
+    bounds = exact.exact_epsilon(PrivacyCurve.approximate(0.5, 1e-25).pair, run_count, 1e-5, rtol=1e-2)
     assert without.lower <= bounds.upper <= 1.02 * bounds.lower
     assert bounds.upper <= 0.9
 
@@ -179,11 +182,15 @@ def test_heavy_tails_cost_hardly_more_for_a_tiny_singular_mass(exponent):
 def test_setting_singular_mass_aside_agrees_with_the_plain_bounds():
     pair, run_count = PrivacyCurve.approximate(0.5, 1e-12).pair, FromScipy(st.zipf(1.9))
     plain = solve(pair, weight_of(run_count), 1e-5, 5e-3, 0.0)
-    apart = exact.exact_epsilon(pair, run_count, 1e-5)
+    apart = exact.exact_epsilon(pair, run_count, 1e-5, rtol=5e-3)
     assert plain.lower <= apart.upper and apart.lower <= plain.upper
     for epsilon in (0.1, 0.6):
-        one, two = (f(pair, run_count, epsilon) for f in (exact.exact_delta, _plain_delta))
+        one, two = (f(pair, run_count, epsilon) for f in (_apart_delta, _plain_delta))
         assert one.lower <= two.upper and two.lower <= one.upper
+
+
+def _apart_delta(pair, run_count, epsilon):
+    return exact.exact_delta(pair, run_count, epsilon, rtol=5e-3)
 
 
 def _plain_delta(pair, run_count, epsilon):

@@ -89,9 +89,9 @@ def test_the_table_as_text():
     ]
     table = Plan(rows, 0, "cheapest search", ["Geometric exceeds the caps"])
     assert str(table) == (
-        "   distribution  kind       mean  runs_99  search_epsilon\n"
-        "*  Poisson       named    10.000       18          2.5000\n"
-        "   optimal       optimal   9.500       13               -\n"
+        "   distribution  search_epsilon    mean  runs_99  kind\n"
+        "*  Poisson               2.5000  10.000       18  named\n"
+        "   optimal                    -   9.500       13  optimal\n"
         "* best: cheapest search\n"
         "left out: Geometric exceeds the caps"
     )
@@ -107,6 +107,7 @@ def test_a_family_is_calibrated_to_the_target(family, target, delta):
         assert row["single_run_epsilon"] == curve.epsilon(delta)
         assert target * (1 - 6e-3) <= row["search_epsilon"] <= target
         assert best_of(curve, row["run_count"]).epsilon(delta) <= target * (1 + 2e-3)
+        assert len(repr(row["setting"]).replace(".", "").strip("0")) <= 6  # short enough to be copied
     assert table.best["kind"] == "optimal"
     assert table.best["single_run_epsilon"] == max(row["single_run_epsilon"] for row in table)
 
