@@ -66,6 +66,7 @@ autosummary_generate = True
 autosummary_imported_members = False
 autodoc_default_options = {"members": True, "inherited-members": False, "member-order": "groupwise"}
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"  # fit(), not PrivateRandomSearchCV.fit(): the list beside a page is narrow
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 numpydoc_xref_param_type = False

@@ -6,8 +6,6 @@ A private search draws its number of tries K at random. Which distribution shoul
 choices exactly: first for one mechanism, then for a target, and at last it asks for the best distribution there is.
 """
 
-# sphinx_gallery_thumbnail_number = 2
-
 # %%
 # Four distributions with the same mean of 10 tries. They differ in how often they make one try only, in how long the
 # longest searches get, and in what the tries buy: the share of all tries that the best one can be expected to beat.
@@ -78,3 +76,5 @@ display = RunCountDisplay.from_run_count(
 )
 display.figure_.savefig("choosing_run_count.png", dpi=120)
 print(f"figure: choosing_run_count.png; {time.perf_counter() - start:.0f} s in all")
+
+# sphinx_gallery_thumbnail_number = 2

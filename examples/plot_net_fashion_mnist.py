@@ -8,8 +8,6 @@ the digits that scikit-learn ships, so that it runs anywhere. For a GPU see
 :ref:`sphx_glr_auto_examples_plot_net_gpu.py`.
 """
 
-# sphinx_gallery_thumbnail_path = '_static/thumb_net_fashion_mnist.svg'
-
 # %%
 # The rows. A pixel is a number from 0 to 255 by its meaning, and the ten kinds of clothes are known.
 import gzip
@@ -91,3 +89,5 @@ figure, axes = plt.subplots(figsize=(5, 5))
 ConfusionMatrixDisplay.from_predictions(y_test, search.predict(X_test), normalize="true", include_values=False, ax=axes)
 figure.tight_layout()
 figure.savefig("net_fashion_mnist.png", dpi=120)
+
+# sphinx_gallery_thumbnail_path = '_static/thumb_net_fashion_mnist.svg'

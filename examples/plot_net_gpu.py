@@ -6,8 +6,6 @@ One GPU trains several candidates at a time: a small net leaves most of it idle,
 and with several GPUs they take turns. Without a GPU this example says so and stops.
 """
 
-# sphinx_gallery_thumbnail_path = '_static/thumb_net_gpu.svg'
-
 # %%
 # Nothing but ``device`` changes. Workers are processes, each with a share of the device's memory, which
 # ``physical_batch_size`` bounds: rows are on the device one physical batch at a time.
@@ -49,3 +47,5 @@ def seconds(n_jobs):
 # Fewer seconds with more runs at a time, until the device is full. The published model is on the CPU.
 if found:
     times = [seconds(n_jobs) for n_jobs in (1, 2, 4)]
+
+# sphinx_gallery_thumbnail_path = '_static/thumb_net_gpu.svg'

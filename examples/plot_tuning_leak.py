@@ -9,8 +9,6 @@ that gives the eight away. A private search over the same kind of model does not
 well anybody could tell.
 """
 
-# sphinx_gallery_thumbnail_number = 2
-
 # %%
 # Two worlds. In both there are 48 rows: 20 positive ones around (6.42, -9.17), 20 negative ones around (7.86, -3.36),
 # and eight more negative ones. In the first world those eight are ordinary; in the second they are outliers at
@@ -213,3 +211,5 @@ axes.set_title(f"What an attacker reaches\nprivate search: epsilon {round_up(pri
 axes.legend(fontsize="small", loc="upper right")
 figure.tight_layout()
 print(f"figure: tuning_leak.png; {time.perf_counter() - start:.0f} s in all")
+
+# sphinx_gallery_thumbnail_number = 2

@@ -51,8 +51,14 @@ def _module_page(name, module, names):
     for title, group in groups:
         if not group:
             continue
-        lines += [title, "-" * len(title), "", ".. autosummary::", "   :toctree: .", "   :nosignatures:", ""]
-        lines += [f"   {_HOME[f'{name}.{n}'].removeprefix(f'{name}.')}" for n in group] + [""]
+        lines += [title, "-" * len(title), ""]
+        homes = [_HOME[f"{name}.{n}"] for n in group]
+        # a name that is passed on has its place in the contents once: under the module that documents it
+        own = [home for home in homes if home.rpartition(".")[0] == name]
+        for listed, toctree in ((own, ["   :toctree: ."]), ([home for home in homes if home not in own], [])):
+            if listed:
+                lines += [".. autosummary::", *toctree, "   :nosignatures:", ""]
+                lines += [f"   {home.removeprefix(f'{name}.')}" for home in listed] + [""]
     return "\n".join(lines)
 
 

@@ -118,7 +118,7 @@ class Trial:
             vault = Vault(self.checkpoint)
             header = json.loads(vault.read("header"))
             self.secrets.add((header["count"], header["master"]))
-            store = Store(StoreRef(self.checkpoint, header["token"], True), vault)
+            store = Store(StoreRef.of(vault, header["token"]), vault)
             self.twice += sum(mark.finishes > 1 for _, mark in store.marks(header["count"]))
             store.close()
 

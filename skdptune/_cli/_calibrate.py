@@ -4,7 +4,6 @@ from skdptune._cli._codes import Answer, as_options
 from skdptune._cli._run_counts import run_count_of, say
 from skdptune._cli._tables import round_safely, table, up, wrapped
 from skdptune._rounding import as_given
-from skdptune._validation import check_real
 
 __all__ = ["calibrate"]
 
@@ -15,8 +14,7 @@ def calibrate(arguments):
     from skdptune.accounting import best_of
 
     mechanism = arguments.mechanism
-    delta = check_real("--delta", arguments.delta, low=0, high=1, high_open=True)
-    target = check_real("--target", arguments.target, low=0, low_open=True)
+    delta, target = float(arguments.delta), float(arguments.target)
     values = mechanism.given(arguments)
     family = mechanism.family(values, arguments.relation)
     count = run_count_of(arguments)

@@ -46,9 +46,11 @@ def _refuse(error):
 
 
 def _answer(argv):
+    from skdptune._cli._checks import check_numbers
     from skdptune._cli._parser import build_parser
 
     arguments = build_parser().parse_args(argv)
+    check_numbers(arguments)
     answer = arguments.command(arguments)
     if answer.raw:
         print(answer.raw)

@@ -8,6 +8,7 @@ import argparse
 from dataclasses import dataclass
 from fractions import Fraction
 
+from skdptune._cli._codes import as_options
 from skdptune._exceptions import InvalidParameterError
 
 __all__ = ["MECHANISMS", "Mechanism", "number", "seed", "whole"]
@@ -144,6 +145,8 @@ class Mechanism:
         """Return the values given, by the name of the constructor's parameter."""
         values = {each: getattr(arguments, each.dest) for each in self.arguments}
         for each, value in values.items():
+            if value is not None and value < 0:
+                raise InvalidParameterError(f"{each.flag} must not be negative; got {value:g}.")
             if value and not each.least <= abs(value) <= each.most:
                 raise InvalidParameterError(
                     f"{each.flag} must lie between {each.least:g} and {each.most:g}; got {value:g}. Beyond that no "
@@ -155,7 +158,8 @@ class Mechanism:
         """Return the PrivacyCurve of one run."""
         from skdptune.accounting import PrivacyCurve
 
-        return getattr(PrivacyCurve, self.constructor)(**values, relation=relation)
+        with as_options(relation="--relation", **{each.name: each.flag for each in self.arguments}):
+            return getattr(PrivacyCurve, self.constructor)(**values, relation=relation)
 
     def family(self, values, relation):
         """Return ``family(x) -> PrivacyCurve``, in which ``x`` is the free argument."""

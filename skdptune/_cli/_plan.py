@@ -2,12 +2,12 @@
 
 import math
 
+from skdptune._cli._checks import plan_options
 from skdptune._cli._codes import OK, OVER_LIMIT, REFUSED, Answer
 from skdptune._cli._run_counts import as_dict, builder
 from skdptune._cli._tables import round_safely, table, up, wrapped
 from skdptune._exceptions import InvalidParameterError
 from skdptune._rounding import as_given, decimals
-from skdptune._validation import check_real
 
 __all__ = ["plan"]
 
@@ -25,24 +25,23 @@ def plan(arguments):
     fixed = mechanism.free.name in values
     family = (mechanism.curve if fixed else mechanism.family)(values, arguments.relation)
     names = arguments.run_counts
-    delta = check_real("--delta", arguments.delta, low=0, high=1, high_open=True)
-    target = arguments.target
-    if target is not None:
-        check_real("--target", target, low=0, low_open=True)
-    elif not fixed:
+    delta, target = float(arguments.delta), arguments.target
+    if target is None and not fixed:
         raise InvalidParameterError(f"plan needs --target, or {mechanism.free.flag}, or both; got neither.")
-    found = accounting.plan(
-        family,
-        target,
-        delta,
-        run_counts=None if names is None else [builder(name) for name in names],
-        means=arguments.means,
-        expected_quantile=arguments.expected_quantile,
-        success_share=arguments.success_share,
-        max_mean=arguments.max_mean,
-        max_runs_99=arguments.max_runs_99,
-        optimise=arguments.optimise,
-    )
+    builders = None if names is None else [builder(name) for name in names]
+    with plan_options():
+        found = accounting.plan(
+            family,
+            target,
+            delta,
+            run_counts=builders,
+            means=arguments.means,
+            expected_quantile=arguments.expected_quantile,
+            success_share=arguments.success_share,
+            max_mean=arguments.max_mean,
+            max_runs_99=arguments.max_runs_99,
+            optimise=arguments.optimise,
+        )
     best = found.best
     rows = [_row(row, mechanism, row == best) for row in found]
     data = {

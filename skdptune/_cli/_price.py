@@ -1,12 +1,12 @@
 """``price``: what one run and the whole search cost, by every bound there is."""
 
 import math
+import re
 
 from skdptune._cli._codes import OK, OVER_LIMIT, REFUSED, Answer
 from skdptune._cli._run_counts import run_count_of, say
 from skdptune._cli._tables import down, table, up, wrapped
 from skdptune._rounding import as_given
-from skdptune._validation import check_real
 
 __all__ = ["price"]
 
@@ -21,15 +21,17 @@ BOUNDS = (
 )
 
 
+# advice for those who call best_of: this command tries every method by itself
+_PYTHON = re.compile(r"(?::| or)(?: use)? method=.*$")
+
+
 def price(arguments):
     """Return the Answer to ``price``."""
     mechanism, limit = arguments.mechanism, arguments.limit
-    if limit is not None:
-        check_real("--limit", limit, low=0)
     values = mechanism.given(arguments)
     curve = mechanism.curve(values, arguments.relation)
     count = run_count_of(arguments)
-    delta = check_real("--delta", arguments.delta, low=0, high=1, high_open=True)
+    delta = float(arguments.delta)
     single = curve.epsilon(delta)
     found, reasons = _bounds(curve, count, delta, arguments.refit)
     best = min((name for name in found if math.isfinite(found[name])), key=found.get, default=None)
@@ -79,7 +81,8 @@ def _bounds(curve, count, delta, refit):
             search = best_of(base, count, method="rdp" if alone else name)
             found[name] = (search + curve if refit else search).epsilon(delta)
         except SkdptuneError as error:
-            reasons[name] = str(error).partition("cannot price this search: ")[2] or str(error)
+            reason = str(error).partition("cannot price this search: ")[2] or str(error)
+            reasons[name] = _PYTHON.sub(".", reason)
     return found, reasons
 
 

@@ -9,8 +9,9 @@ import pickle
 import random
 
 import numpy as np
+from sklearn.pipeline import FeatureUnion, Pipeline
 
-__all__ = ["GENERATORS", "FoundError", "is_estimator", "is_generator", "is_plain", "rebuilt", "walk"]
+__all__ = ["GENERATORS", "FoundError", "fitted_slots", "is_estimator", "is_generator", "is_plain", "rebuilt", "walk"]
 
 GENERATORS = (
     random.Random,
@@ -20,6 +21,8 @@ GENERATORS = (
     np.random.SeedSequence,
 )
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
+# Where scikit-learn keeps fitted parts in a parameter.
+_FITTED_PARTS = {FeatureUnion: ("transformer_list",), Pipeline: ("steps",)}
 
 
 class FoundError(Exception):
@@ -43,16 +46,36 @@ def is_generator(value):
     return isinstance(value, GENERATORS) or (type(value).__module__, type(value).__name__) == ("torch._C", "Generator")
 
 
+def fitted_slots(estimator):
+    """Return the names of the parameters in which a pipeline or a union keeps its fitted parts.
+
+    Examples
+    --------
+    >>> fitted_slots(Pipeline([])), fitted_slots(object())
+    (('steps',), ())
+    """
+    return next((_FITTED_PARTS[kind] for kind in type(estimator).__mro__ if kind in _FITTED_PARTS), ())
+
+
 def is_plain(value):
     """Return whether ``value`` holds nothing but itself: a number, a text, an array of numbers.
+
+    Structured arrays may have objects among their fields, and the type of an array may carry a dict of anything.
 
     Examples
     --------
     >>> is_plain(3.0), is_plain(np.zeros(2)), is_plain([3.0])
     (True, True, False)
+    >>> is_plain(np.zeros(2, dtype=[("a", object)])), is_plain(np.zeros(2, dtype=np.dtype("f8", metadata={"a": []})))
+    (False, False)
     """
     kind = type(value)
-    return kind in _ATOMS or isinstance(value, np.generic) or (kind is np.ndarray and value.dtype != object)
+    if kind in _ATOMS:
+        return True
+    if kind is np.ndarray or isinstance(value, np.generic):
+        dtype = value.dtype
+        return dtype.kind not in "OV" and dtype.metadata is None
+    return False
 
 
 def _in_main(value):

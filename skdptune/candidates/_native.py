@@ -1,6 +1,5 @@
 """Estimators that state their own cost: ``rdp_curve(orders)`` or ``privacy_curve``."""
 
-import inspect
 import types
 
 import numpy as np
@@ -8,27 +7,22 @@ from sklearn.base import is_classifier
 
 from skdptune._exceptions import CandidateRefusedError, PricingError, SkdptuneError
 from skdptune.accounting import PrivacyCurve
-from skdptune.candidates._contents import FoundError, is_estimator, is_generator, is_plain, rebuilt, walk
+from skdptune.candidates._contents import FoundError, fitted_slots, is_estimator, is_generator, is_plain, rebuilt, walk
+from skdptune.candidates._kept_fits import keeps_its_fit
 from skdptune.candidates._protocol import CandidateAdapter, LevelFamily
 from skdptune.candidates._row_copies import RowCopies
 from skdptune.candidates._seeding import (
     RunRandomState,
     entropy_for,
     isolated_global_generators,
-    keeps_its_fit,
-    params_of,
     quick_clone,
     random_state_names,
     refuse_hidden_seeds,
     strip_seeds,
 )
+from skdptune.candidates._statements import CurveRdp, RdpStatement, ScaledRdp, stated_curve, stated_rdp
 
 __all__ = ["NativeAdapter", "RdpStatement"]
-
-# Orders at which two statements are compared by value; they need not be those of a conversion.
-PROBE_ORDERS = np.array([1.05, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1024.0])
-_TINY = 1e-12  # what rounding may leave below zero
-_RISE = 1e-9  # relative fall with the order that rounding may leave
 
 # Beside generators, code and frames: nothing that replays noise or leads back to the rows is published.
 _LEADS_BACK = (
@@ -63,177 +57,6 @@ _WITHHELD = "_skdptune_withheld"
 _DECLARED = "_skdptune_declared"
 
 
-class RdpStatement:
-    """An estimator's ``rdp_curve`` as a checked function that compares by value.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Cloned, and the clone freed of seeds: a curve may be published.
-
-    Notes
-    -----
-    Two statements are equal if their classes are and if they agree at a fixed set of orders.
-
-    Examples
-    --------
-    >>> class Model:
-    ...     def rdp_curve(self, orders):
-    ...         return 0.5 * orders
-    >>> RdpStatement(Model())([2.0, 8.0])
-    array([1., 4.])
-    >>> RdpStatement(Model()) == RdpStatement(Model())
-    True
-    """
-
-    def __init__(self, estimator):
-        first = self.probe(estimator)
-        self._estimator = quick_clone(estimator) if hasattr(estimator, "get_params") else estimator
-        if first != self.probe(self._estimator):
-            raise _bad_curve(estimator, "two calls disagree", "make it a function of parameters alone")
-        # Agreement at finitely many orders is not equality: the parameters that may matter are compared too.
-        self._key = (_class_path(estimator), _cost_params(estimator), first)
-
-    @staticmethod
-    def probe(estimator):
-        """Return the checked values of ``rdp_curve`` at the fixed orders, as a tuple."""
-        return tuple(_evaluate(estimator, PROBE_ORDERS).tolist())
-
-    def __call__(self, orders):
-        return _evaluate(self._estimator, np.asarray(orders, dtype=float))
-
-    def __eq__(self, other):
-        return isinstance(other, RdpStatement) and self._key == other._key
-
-    def __hash__(self):
-        return hash(self._key)
-
-    @property
-    def __name__(self):
-        return f"{type(self._estimator).__name__}.rdp_curve"
-
-    def __repr__(self):
-        return self.__name__
-
-
-_STATED = {}
-_STATED_LIMIT = 4096
-_SIMPLE = (type(None), bool, int, float, str)
-
-
-def _cost_params(estimator):
-    """Return the parameters that may change the cost as a hashable value, or None if they are not plain."""
-    if not hasattr(estimator, "get_params"):
-        return ()
-    params = params_of(estimator, deep=True)
-    declared = getattr(estimator, "privacy_params", None)
-    if declared is not None and not isinstance(declared, str):
-        params = {name: params[name] for name in declared if name in params}
-    named = []
-    for name in sorted(params):
-        if name == "random_state" or name.endswith("__random_state"):
-            continue
-        if not isinstance(params[name], _SIMPLE):
-            return None
-        named.append((name, type(params[name]).__name__, params[name]))
-    return tuple(named)
-
-
-def _stated_rdp(estimator, relation):
-    """Return the curve of ``rdp_curve``; one statement serves all estimators of a class that agree with it.
-
-    Every call evaluates the estimator's own function at the probe orders: nothing is assumed of it.
-    """
-    params = _cost_params(estimator)
-    if params is None:
-        return PrivacyCurve.from_rdp_function(RdpStatement(estimator), relation=relation)
-    key = (type(estimator), params, RdpStatement.probe(estimator), relation)
-    if key not in _STATED:
-        if len(_STATED) >= _STATED_LIMIT:
-            _STATED.clear()
-        _STATED[key] = PrivacyCurve.from_rdp_function(RdpStatement(estimator), relation=relation)
-    return _STATED[key]
-
-
-def _class_path(estimator):
-    return f"{type(estimator).__module__}.{type(estimator).__qualname__}"
-
-
-def _evaluate(estimator, orders):
-    try:
-        values = estimator.rdp_curve(orders.copy())
-        values = np.asarray(values, dtype=float)
-    except SkdptuneError:
-        raise
-    except Exception as error:
-        raise _bad_curve(
-            estimator, f"it raised {type(error).__name__} before fit", "compute it from parameters alone"
-        ) from error
-    return _checked(estimator, orders, values)
-
-
-def _bad_curve(estimator, came, advice):
-    return CandidateRefusedError(
-        f"rdp_curve of {type(estimator).__name__} must return one finite or infinite, non-negative "
-        f"value in nats per order, nondecreasing in the order; {came}: {advice}."
-    )
-
-
-def _checked(estimator, orders, values):
-    if values.shape != orders.shape:
-        raise _bad_curve(
-            estimator,
-            f"{values.shape} came for orders of shape {orders.shape}",
-            "return an array like orders",
-        )
-    if np.isnan(values).any():
-        raise _bad_curve(estimator, "nan came", "return inf where no bound is known")
-    if (values < 0).any():  # also by rounding: what is true of the value is not known
-        raise _bad_curve(estimator, f"{values.min():g} came", "check the formula, or round it up")
-    rank = np.argsort(orders, kind="stable")
-    climbing = np.maximum.accumulate(values[rank])
-    with np.errstate(invalid="ignore"):
-        fallen = climbing - values[rank] > _RISE * climbing + _TINY
-    if (fallen | (np.isinf(climbing) & np.isfinite(values[rank]))).any():
-        raise _bad_curve(estimator, "a larger order got a smaller value", "check the formula")
-    return values
-
-
-def _stated_curve(estimator, n_samples, relation):
-    """Return what ``privacy_curve`` states, called as its signature asks."""
-    stated = estimator.privacy_curve
-    if isinstance(stated, PrivacyCurve) or not callable(stated):
-        return stated
-    try:
-        parameters = inspect.signature(stated).parameters
-    except (TypeError, ValueError):
-        parameters = {}
-    keywords = {"relation": relation} if "relation" in parameters else {}
-    return stated(n_samples, **keywords)
-
-
-class _ScaledRdp:
-    """``factor`` times a statement, comparable by value."""
-
-    def __init__(self, statement, factor):
-        self.statement, self.factor = statement, factor
-
-    def __call__(self, orders):
-        return self.factor * self.statement(orders)
-
-    def __eq__(self, other):
-        return isinstance(other, _ScaledRdp) and (self.statement, self.factor) == (
-            other.statement,
-            other.factor,
-        )
-
-    def __hash__(self):
-        return hash((self.statement, self.factor))
-
-    def __repr__(self):
-        return f"{self.factor!r} * {self.statement!r}"
-
-
 class NativeAdapter(CandidateAdapter):
     """Adapter of estimators (and transformers) that state their own cost.
 
@@ -246,7 +69,9 @@ class NativeAdapter(CandidateAdapter):
     - ``with_budget(level)``: a clone whose cost lies below the PrivacyCurve ``level`` everywhere;
     - ``level_family(n_samples, relation)``: the LevelFamily of levels that suit it;
     - ``published_attributes``: the fitted attributes that are private outputs. Absent: all that end
-      in an underscore, but for the obvious (iteration counts, losses, copies of X or y wherever they lie).
+      in an underscore, but for the obvious (iteration counts, losses, whatever has the shape of the training rows
+      or labels, wherever it lies). Under add-remove it must be there: the number of rows is private, so shapes tell
+      nothing that may be acted on.
 
     What is published is made anew, whatever it lies in: estimators by their parameters and their own published
     attributes, everything else by way of pickle, so that nothing of a larger array comes along.
@@ -266,6 +91,8 @@ class NativeAdapter(CandidateAdapter):
     True
     """
 
+    _n_is_public = True  # until check has been told the relation
+
     @staticmethod
     def accepts(estimator):
         """Return whether ``estimator`` states a cost itself."""
@@ -284,15 +111,31 @@ class NativeAdapter(CandidateAdapter):
                 f"{self.name} must be a scikit-learn estimator; it has no get_params: derive it from "
                 "sklearn.base.BaseEstimator."
             )
+        self._check_declared(relation)
         refuse_hidden_seeds(self.estimator)
+        self._n_is_public = relation != "add-remove"
+
+    def _check_declared(self, relation):
+        declared = getattr(self.estimator, "published_attributes", None)
+        if isinstance(declared, str):
+            raise CandidateRefusedError(
+                f"published_attributes of {self.name} must be a sequence of attribute names; the str {declared!r} "
+                f"came: write ({declared!r},)."
+            )
+        if declared is None and relation == "add-remove":
+            raise CandidateRefusedError(
+                f"{self.name} must declare published_attributes under 'add-remove', the names of its fitted attributes "
+                "that are private outputs, e.g. published_attributes = ('coef_', 'classes_'): with a private number of "
+                "rows, a copy of rows is not told from an output by its shape. Or set relation='zero-out'."
+            )
 
     def privacy_curve(self, n_samples, relation):
         if hasattr(self.estimator, "privacy_curve"):
             return self._from_privacy_curve(n_samples, relation)
-        return _stated_rdp(self.estimator, relation)
+        return stated_rdp(self.estimator, relation)
 
     def _from_privacy_curve(self, n_samples, relation):
-        curve = _stated_curve(self.estimator, n_samples, relation)
+        curve = stated_curve(self.estimator, n_samples, relation)
         if not isinstance(curve, PrivacyCurve):
             raise CandidateRefusedError(
                 f"privacy_curve of {self.name} must be a PrivacyCurve or a function of n_samples that "
@@ -340,9 +183,9 @@ class NativeAdapter(CandidateAdapter):
         """
         curve = self.privacy_curve(n_samples, relation)
         if curve.pair is None:
-            statement = RdpStatement(self.estimator) if self._rdp_only() else _CurveRdp(curve)
+            statement = RdpStatement(self.estimator) if self._rdp_only() else CurveRdp(curve)
             return LevelFamily(
-                lambda x: PrivacyCurve.from_rdp_function(_ScaledRdp(statement, float(x)), relation=relation),
+                lambda x: PrivacyCurve.from_rdp_function(ScaledRdp(statement, float(x)), relation=relation),
                 1e-8,
                 1e8,
                 True,
@@ -413,7 +256,7 @@ class NativeAdapter(CandidateAdapter):
         with isolated_global_generators(seed):
             fitted = model.fit(X, y)
         fitted = model if fitted is None else fitted
-        _withhold_copies(fitted, RowCopies(X, y))
+        _withhold_copies(fitted, RowCopies(X, y, n_is_public=self._n_is_public))
         setattr(fitted, _DECLARED, classes)
         return fitted
 
@@ -428,8 +271,11 @@ class NativeAdapter(CandidateAdapter):
         if declared is not None:
             return tuple(name for name in declared if name in vars(fitted))
         withheld = _NEVER | getattr(fitted, _WITHHELD, frozenset())
+        slots = fitted_slots(fitted)
         return tuple(
-            name for name in vars(fitted) if name.endswith("_") and not name.startswith("_") and name not in withheld
+            name
+            for name in vars(fitted)
+            if name in slots or (name.endswith("_") and not name.startswith("_") and name not in withheld)
         )
 
     def published_names(self, fitted):
@@ -465,22 +311,6 @@ class NativeAdapter(CandidateAdapter):
         return strip_seeds(fresh)
 
 
-class _CurveRdp:
-    """The RDP of a curve as a function that compares by the curve's value."""
-
-    def __init__(self, curve):
-        self.curve = curve
-
-    def __call__(self, orders):
-        return self.curve.rdp(orders)
-
-    def __eq__(self, other):
-        return isinstance(other, _CurveRdp) and self.curve == other.curve
-
-    def __hash__(self):
-        return hash(self.curve)
-
-
 def _same_labels(learned, declared):
     """Return whether ``learned`` are the declared labels in their order."""
     return isinstance(learned, np.ndarray) and learned.shape == declared.shape and bool((learned == declared).all())
@@ -501,10 +331,11 @@ def _withhold_copies(fitted, copies):
         seen.add(id(model))
         names = set()
         for name, value in vars(model).items():
-            if not is_plain(value) or isinstance(value, np.ndarray):
-                found, members = copies.in_value(value)
-                waiting += members
-                names |= {name} if found else set()
+            if is_generator(value) or (is_plain(value) and not isinstance(value, np.ndarray)):
+                continue  # a generator is never published
+            found, members = copies.in_value(value)
+            waiting += members
+            names |= {name} if found else set()
         vars(model)[_WITHHELD] = frozenset(names)
 
 
@@ -541,7 +372,7 @@ def _smuggles(value):
 
     def answer(met):
         _refuse_smuggled(met)
-        return met if is_estimator(met) else None  # they are made anew
+        return met if is_estimator(met) else _bare_type(met)  # they are made anew
 
     return _guarded(value, lambda: walk(value, answer))[1]
 
@@ -563,9 +394,16 @@ def _published_value(value):
             if id(met) not in twins:
                 twins[id(met)] = NativeAdapter(met).publish(met)
             return twins[id(met)]
-        return _own_tensor(met)
+        return _own_tensor(met) if _bare_type(met) is None else _bare_type(met)
 
     return _guarded(value, lambda: rebuilt(value, answer))
+
+
+def _bare_type(value):
+    """Return an array's type without the notes on it, which may be those of the rows; None of anything else."""
+    if not isinstance(value, np.dtype) or value.metadata is None:
+        return None
+    return np.lib.format.drop_metadata(value)
 
 
 def _own_tensor(value):

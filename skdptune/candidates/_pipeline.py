@@ -18,6 +18,7 @@ from skdptune.candidates._seeding import entropy_for
 from skdptune.candidates._stateless import (
     StatelessAdapter,
     is_listed,
+    placeholder_like,
     refusal,
 )
 
@@ -42,6 +43,10 @@ class PipelineAdapter(CandidateAdapter):
     whose fitted state is part of the output. The costs therefore add (adaptive composition of
     mechanisms fixed in advance). A free step (see ``_stateless``) transforms each row by itself, so
     neighbours stay neighbours.
+
+    In training, a row that a free step raises on is blanked before that step, and a value that the steps before a
+    private one have made infinite (or missing, if the private step takes no missing values) is 0: one row fails no try.
+    In predicting, such a row is passed on as it is; a step may raise on it, and then it scores worst.
 
     Raises
     ------
@@ -263,11 +268,16 @@ class PipelineAdapter(CandidateAdapter):
         trained = {}
         last = len(self.adapters) - 1
         for position, (name, adapter) in enumerate(self.adapters):
+            if position and not adapter.free:
+                X = adapter.made_finite(X)
             own = None if seed is None else entropy_for(seed, "step", position, name)
             trained[name] = adapter.fit(X, y, classes=classes, seed=own)
             if position < last:
-                X = adapter.transform_released(trained[name], X)
+                X = _passed_on(adapter, trained[name], X)
         return self._assembled(trained)
+
+    def made_finite(self, X):
+        return self.adapters[0][1].made_finite(X)
 
     def _assembled(self, steps):
         """Return a fresh Pipeline with ``steps`` (a dict) in place of the template's."""
@@ -281,6 +291,23 @@ class PipelineAdapter(CandidateAdapter):
     def publish(self, fitted):
         steps = dict(fitted.steps)
         return self._assembled({name: a.publish(steps[name]) for name, a in self.adapters})
+
+
+def _passed_on(adapter, fitted, X):
+    """Return the rows of X as the released step leaves them; a part without rows stays one, and fails nothing.
+
+    Under add-remove a part may be empty, and that it is must not show.
+    """
+    shape = getattr(X, "shape", None)
+    if shape[0] if shape else len(X):
+        return adapter.transform_released(fitted, X)
+    failure = None
+    for rows in (placeholder_like(X), *made_up_batches(X)):
+        try:
+            return adapter.transform_released(fitted, rows)[:0]
+        except Exception as error:  # made for other values than those made up here
+            failure = error
+    raise failure
 
 
 def _behind(adapter, batches, n_samples, classes, certain):

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from skdptune._exceptions import CandidateRefusedError, PricingError
 from skdptune.accounting._relations import check_relation
-from skdptune.candidates._seeding import refuse_kept_fits
+from skdptune.candidates._kept_fits import refuse_kept_fits
+from skdptune.candidates._row_safe import finite_rows
 
 __all__ = ["CandidateAdapter", "LevelFamily", "find_adapter", "largest_below", "register"]
 
@@ -223,6 +224,13 @@ class CandidateAdapter:
             it is derived from that integer.
         """
         raise NotImplementedError
+
+    def made_finite(self, X):
+        """Return rows that another step has made, as :meth:`fit` takes them: 0 in place of values that are not finite.
+
+        Each value by itself: whether a fit fails must not depend on one row. Override it where ``fit`` takes them all.
+        """
+        return finite_rows(X, self.estimator)
 
     def transform_released(self, fitted, X):
         """Return the rows of X as the *published* part of a fitted transformer leaves them.

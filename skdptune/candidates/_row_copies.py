@@ -5,9 +5,11 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.sparse import issparse
 
-from skdptune.candidates._contents import FoundError, is_estimator, walk
+from skdptune.candidates._contents import FoundError, is_estimator, is_plain, walk
 
 __all__ = ["RowCopies"]
+
+_CELLS = (type(None), bool, int, float, complex, str, bytes, np.generic)
 
 
 class RowCopies:
@@ -17,11 +19,16 @@ class RowCopies:
     ----------
     X : array-like, sparse matrix, frame or dict of arrays
     y : array-like of shape (n_samples,) or None
+    n_is_public : bool, default=True
+        Whether the number of rows is public, so that shapes may be compared with it.
 
     Notes
     -----
-    Found: the rows themselves, whatever shares their memory, anything of their shape (arrays, frames, sparse matrices,
-    nested lists of equal content), and whatever equals y. A part of them that was copied is not found.
+    Found: the rows themselves, whatever shares their memory and, where the number of rows is public, everything of the
+    shape of X or y (arrays, frames, sparse matrices, nested lists), whatever it holds.
+
+    *Guarantee*: no value is compared. A private output may equal y by chance; were it withheld then, its absence would
+    tell y. And where the number of rows is private, no shape is: its absence would tell that number.
 
     Examples
     --------
@@ -29,19 +36,27 @@ class RowCopies:
     >>> copies = RowCopies(X, np.array([0, 1, 1]))
     >>> copies.in_value({"kept": [X.copy()]})[0], copies.in_value({"kept": [np.zeros(4)]})[0]
     (True, False)
+    >>> RowCopies(X, None, n_is_public=False).in_value(np.zeros((3, 2)))[0]
+    False
     """
 
-    def __init__(self, X, y):
+    def __init__(self, X, y, *, n_is_public=True):
         parts = list(X.values()) if isinstance(X, Mapping) and not issparse(X) else [X]
         self._whole = [part for part in (X, y, *parts) if part is not None]
-        self._shapes = {shape for shape in map(_shape, parts) if shape is not None and len(shape) > 1}
-        self._rows = parts
-        self._y = None if y is None else np.asarray(y)
         self._memory = [array for part in self._whole for array in _arrays(part)]
+        self._shapes, self._lengths = frozenset(), frozenset()
+        if n_is_public:
+            found = {_shape(part) for part in (y, *parts) if part is not None} - {None, ()}
+            if y is not None:
+                found |= {shape[:1] for shape in found}  # also where y is one column, or a list
+            self._shapes = frozenset(found)
+            self._lengths = frozenset(shape[0] for shape in found)
 
     def in_value(self, value):
         """Return whether ``value`` holds a copy of rows, and the estimators in it, which are not looked into."""
         members = []
+        if is_plain(value):
+            return self._is_copy(value), members
 
         def answer(met):
             if is_estimator(met):
@@ -49,7 +64,8 @@ class RowCopies:
                 return met
             if self._is_copy(met):
                 raise FoundError
-            return None
+            # what numpy writes of a plain array are tuples of its own: no output
+            return met if isinstance(met, np.dtype) or is_plain(met) else None
 
         try:
             walk(value, answer)
@@ -63,34 +79,30 @@ class RowCopies:
         if any(value is whole for whole in self._whole):
             return True
         if type(value) in (list, tuple):
-            return len(value) > 1 and self._is_listed(value)
-        shape = _shape(value)
-        if shape is None:
+            return 1 < len(value) in self._lengths and _listed_shape(value) in self._shapes
+        shape = getattr(value, "shape", None)
+        if not isinstance(shape, tuple):
             return False
-        if shape in self._shapes or (self._y is not None and shape == self._y.shape and _equal(value, self._y)):
-            return True
-        return any(np.may_share_memory(part, rows) for part in _arrays(value) for rows in self._memory)
-
-    def _is_listed(self, value):
-        """Return whether a list holds what y or X does."""
-        if self._y is not None and len(value) == len(self._y) and _equal(value, self._y):
-            return True
-        shapes = [shape for shape in self._shapes if len(shape) == 2 and shape[0] == len(value)]
-        if not any(isinstance(value[0], (list, tuple)) and len(value[0]) == shape[1] for shape in shapes):
-            return False
-        return any(_shape(rows) in shapes and _equal(value, rows) for rows in self._rows)
+        return shape in self._shapes or any(
+            np.may_share_memory(part, rows) for part in _arrays(value) for rows in self._memory
+        )
 
 
-def _shape(value):
-    shape = getattr(value, "shape", None)
-    return tuple(shape) if isinstance(shape, tuple) else None
+def _shape(rows):
+    """Return the shape of rows or labels; of a list, that of the array it would make, told from its first entry."""
+    shape = getattr(rows, "shape", None)
+    if isinstance(shape, tuple):
+        return shape
+    return _listed_shape(rows) if isinstance(rows, (list, tuple)) else None
 
 
-def _equal(value, rows):
-    try:
-        return np.array_equal(np.asarray(value), np.asarray(rows))
-    except Exception:  # of cells that cannot be compared
-        return False
+def _listed_shape(rows):
+    """Return the shape of a list of cells, or of a list of lists; None of a list of anything else."""
+    if not rows:
+        return (0,)
+    if isinstance(rows[0], (list, tuple)):
+        return len(rows), len(rows[0])
+    return (len(rows),) if all(isinstance(cell, _CELLS) for cell in rows) else None
 
 
 def _arrays(rows):

@@ -28,14 +28,13 @@ __all__ = [
     "clear_random_states",
     "entropy_for",
     "hold_global_generators",
+    "is_module_of_torch",
     "is_seed_name",
     "isolated_global_generators",
-    "keeps_its_fit",
     "params_of",
     "quick_clone",
     "random_state_names",
     "refuse_hidden_seeds",
-    "refuse_kept_fits",
     "release_global_generators",
     "set_random_states",
     "strip_seeds",
@@ -298,7 +297,7 @@ def _holds_generator(value):
     def answer(met):
         if is_generator(met) or (is_estimator(met) and _is_seeded(met)):
             raise FoundError
-        return met if is_estimator(met) or _is_module_of_torch(met) else None
+        return met if is_estimator(met) or is_module_of_torch(met) else None
 
     try:
         walk(value, answer)
@@ -309,85 +308,15 @@ def _holds_generator(value):
     return False
 
 
-def _is_module_of_torch(value):
+def is_module_of_torch(value):
+    """Return whether ``value`` is a network of torch, whose contents are tensors.
+
+    Examples
+    --------
+    >>> is_module_of_torch(3)
+    False
+    """
     return any(kind.__module__.startswith("torch.nn.modules") for kind in type(value).__mro__)
-
-
-def refuse_kept_fits(estimator):
-    """Refuse estimators that stay as they were trained when they are cloned, in any place of ``estimator``.
-
-    Raises
-    ------
-    CandidateRefusedError
-        Naming the place: a ``sklearn.frozen.FrozenEstimator``, an estimator whose ``__sklearn_clone__`` hands out
-        itself or something trained, or a trained one inside a dict, which ``clone`` copies as it is.
-
-    Examples
-    --------
-    >>> from sklearn.dummy import DummyClassifier
-    >>> refuse_kept_fits(DummyClassifier().fit([[0.0]], [1]))  # its clones know nothing
-    """
-    _refuse_kept(estimator, "estimator", False, set())
-
-
-def _refuse_kept(value, place, copied, seen):
-    """Look through an estimator or a container; ``copied`` says that ``clone`` would copy it as it is."""
-    if is_plain(value) or isinstance(value, type) or id(value) in seen:
-        return
-    seen.add(id(value))
-    if is_estimator(value) and (keeps_its_fit(value) or (copied and _is_trained(value))):
-        raise CandidateRefusedError(
-            f"{place} ({type(value).__name__}) stays as it was trained when it is cloned, so no try would train it, "
-            "and what it has learned from rows would be published unpaid: pass the unfitted estimator instead."
-        )
-    for name, part, as_it_is in _parts_of(value, place):
-        _refuse_kept(part, name, copied or as_it_is, seen)
-
-
-def _parts_of(value, place):
-    """Yield (place, part, whether ``clone`` copies it as it is) of an estimator or a container."""
-    if is_estimator(value):
-        yield from ((name, part, False) for name, part in params_of(value).items())
-    elif isinstance(value, Mapping):
-        yield from ((str(key), part, True) for key, part in value.items())
-    elif isinstance(value, deque) or (isinstance(value, np.ndarray) and value.dtype == object):
-        yield from ((place, part, True) for part in (value if isinstance(value, deque) else value.flat))
-    elif isinstance(value, tuple) and value and isinstance(value[0], str):  # a named step or member
-        yield from ((value[0], part, False) for part in value[1:])
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        yield from ((place, part, False) for part in value)
-
-
-def keeps_its_fit(estimator):
-    """Return whether ``clone`` hands out the estimator itself, a part of it, or something that has been trained.
-
-    Examples
-    --------
-    >>> from sklearn.dummy import DummyClassifier
-    >>> from sklearn.frozen import FrozenEstimator
-    >>> keeps_its_fit(FrozenEstimator(DummyClassifier())), keeps_its_fit(DummyClassifier())
-    (True, False)
-    """
-    own = getattr(estimator, "__sklearn_clone__", None)
-    if own is None or (
-        getattr(own, "__func__", None) is BaseEstimator.__sklearn_clone__ and own.__self__ is estimator
-    ):
-        return False  # made of its class and parameters
-    twin = clone(estimator)
-    if twin is estimator or _learned(twin):
-        return True
-    parts = {id(part) for part in getattr(estimator, "__dict__", {}).values() if is_estimator(part)}
-    return any(id(part) in parts for part in getattr(twin, "__dict__", {}).values())
-
-
-def _learned(estimator):
-    """Return the names that scikit-learn takes for signs of a fit."""
-    return {name for name in getattr(estimator, "__dict__", {}) if name.endswith("_") and not name.startswith("__")}
-
-
-def _is_trained(estimator):
-    """Return whether ``estimator`` has more of such names than a clone made of its class and parameters."""
-    return bool(_learned(estimator) - _learned(clone(estimator)))
 
 
 def clear_random_states(estimator):

@@ -31,6 +31,7 @@ The list does not have to be trusted for ``fit``: :class:`StatelessAdapter` fits
 row that has the columns and types of X and no value of it. What the list vouches for is ``transform``.
 """
 
+import contextlib
 import copy
 import functools
 import numbers
@@ -58,6 +59,7 @@ from sklearn.random_projection import GaussianRandomProjection
 
 from skdptune._exceptions import CandidateRefusedError, InvalidTypeError
 from skdptune._validation import describe, invalid_type
+from skdptune.candidates._contents import fitted_slots
 from skdptune.candidates._protocol import CandidateAdapter, has_adapter
 from skdptune.candidates._rehearsal import (
     Trial,
@@ -68,6 +70,7 @@ from skdptune.candidates._rehearsal import (
     quietly,
     unfit,
 )
+from skdptune.candidates._row_safe import transformed
 from skdptune.candidates._seeding import set_random_states, strip_seeds
 
 __all__ = [
@@ -109,6 +112,8 @@ class RowWise:
                 f"{self!r} was declared row-wise and must return one row for each row it gets; it "
                 "changed the number of rows: remove the function or declare it no more."
             )
+        if hasattr(out, "iloc") and hasattr(X, "iloc") and not out.index.equals(X.index):
+            return out.set_axis(X.index, axis=0)  # frames are joined by it: a row must not take another one's cells
         return out
 
     def __repr__(self):
@@ -304,9 +309,6 @@ _RULES = {
     Pipeline: _Rule(_inner_pipeline, None),
 }
 
-# Where scikit-learn keeps fitted parts in a parameter.
-_FITTED_PARTS = {FeatureUnion: ("transformer_list",), Pipeline: ("steps",)}
-
 _BOUNDED = "FunctionTransformer(skdptune.candidates.row_wise(...)) with public constants"
 _ALTERNATIVES = {
     "StandardScaler": "use diffprivlib.models.StandardScaler(bounds=...) instead",
@@ -430,7 +432,8 @@ def _placeholder_frame(X):
         frame.insert(i, i, empty.iloc[:, i].reindex([0], fill_value=_neutral(dtype)).to_numpy())
     frame.columns = X.columns
     for i, dtype in enumerate(X.dtypes):
-        frame.isetitem(i, frame.iloc[:, i].astype(dtype))
+        with contextlib.suppress(ValueError):  # an interval of whole numbers has no missing value
+            frame.isetitem(i, frame.iloc[:, i].astype(dtype))
     return frame
 
 
@@ -438,8 +441,8 @@ def _neutral(dtype):
     if hasattr(dtype, "categories"):
         return dtype.categories[0] if len(dtype.categories) else None
     kind = getattr(dtype, "kind", "O")
-    if kind in "mM":
-        return None  # not a time
+    if kind in "mM" or not (isinstance(dtype, np.dtype) or kind in "biufc" or issubclass(dtype.type, str)):
+        return None  # not a time; nor a period, an interval or the like
     return dtype.type(0) if kind in "biufc" else ""
 
 
@@ -559,13 +562,28 @@ class StatelessAdapter(CandidateAdapter):
         step.fit(rows)
         return strip_seeds(step)
 
+    def made_finite(self, X):
+        return X  # a row that it raises on is blanked
+
+    def transform_released(self, fitted, X):
+        """Return the rows as the step leaves them; one that it raises on is blanked first."""
+        return transformed(self.publish(fitted).transform, X, self._blank)
+
+    def _blank(self, X):
+        if self._rule.needs_columns or len(getattr(X, "shape", ())) == 2:
+            return placeholder_like(X)
+        # of the kind the step takes, and not like the first document, which may be the odd one
+        kinds = {"dict": [{}], "pair": [[]], "string": [[]]}
+        row = kinds.get(getattr(self.estimator, "input_type", None), [""])
+        return type(X)(row, dtype=X.dtype) if hasattr(X, "iloc") else row
+
     def publish(self, fitted):
         fresh = clone(self.estimator)
         params = fresh.get_params(deep=False)
         learned = {k: v for k, v in vars(fitted).items() if k not in params}
         # fitted has met one placeholder row only: nothing in it depends on the private rows
         vars(fresh).update(copy.deepcopy(learned))
-        for slot in _FITTED_PARTS.get(type(fresh), ()):
+        for slot in fitted_slots(fresh):
             setattr(fresh, slot, [_published_part(part) for part in getattr(fitted, slot)])
         return strip_seeds(fresh)
 

@@ -42,11 +42,14 @@ class CurvesDisplay:
         ax = drawing.axes_for(f"{type(self).__name__}.plot", ax)
         self.lines_ = self._draw(ax, f"{name}: " if name else "", line_kwargs, **options)
         self.line_ = next(iter(self.lines_.values()))
-        drawing.legend_for(ax, legend, loc=self._LEGEND_PLACE)
+        self._draw_legend(ax, legend)
         self.ax_, self.figure_ = ax, ax.figure
         if own:
             drawing.tighten(self.figure_)
         return self
+
+    def _draw_legend(self, ax, wanted):
+        drawing.legend_for(ax, wanted, loc=self._LEGEND_PLACE)
 
     def _draw(self, ax, prefix, line_kwargs):
         """Draw one line for each curve, set up the axes, and return the lines by name.

@@ -19,9 +19,11 @@ __all__ = [
     "foreground",
     "label_down",
     "label_up",
+    "legend_above",
     "legend_for",
     "number",
     "one_line",
+    "plain_numbers",
     "pyplot",
     "room",
     "style_for",
@@ -51,7 +53,8 @@ def pyplot(caller):
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise MissingDependencyError(
-            f"{caller} requires matplotlib. Install it with `pip install matplotlib` or `pip install skdptune[plot]`."
+            f"{caller} requires matplotlib. Install it with `pip install matplotlib`, or with `pip install '.[plot]'` "
+            "in a clone of the project."
         ) from error
     return plt
 
@@ -121,6 +124,33 @@ def one_line(ax, x, y, label, kwargs=None, **changes):
     if not np.any(np.isfinite(x + y)):
         changes["markevery"] = None  # matplotlib cannot space the markers of nothing
     return ax.plot(x, y, label=label, **style_for(ax, kwargs, **changes))[0]
+
+
+def plain_numbers(axis):
+    """Write all ticks of a logarithmic axis alike: 0.2, 1, 40, and 1e-5 where zeros would have to be counted.
+
+    matplotlib writes powers of ten beside multiples of them (10^0 beside 4 x 10^0), and more of them than there is
+    room for.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(f"{value:.6g}"))))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def legend_above(ax, low, high, wanted=True, **kwargs):
+    """Draw a legend over all lines of a figure whose y axis is logarithmic, making room for it above ``high``.
+
+    No value is drawn or ticked there. Where lines fill a figure, matplotlib's best place is on one of them.
+    """
+    legend = legend_for(ax, wanted, loc="upper right", **kwargs)
+    if legend is None:
+        return
+    share = legend.get_window_extent().height / ax.get_window_extent().height + 0.03
+    if share < 0.6:
+        ax.set_ylim(low, high * (high / low) ** (share / (1 - share)))
+        ax.set_yticks([tick for tick in ax.get_yticks() if low <= tick <= high])
 
 
 def room(ax):

@@ -14,6 +14,7 @@ from skdptune.displays._points import asked_deltas, profile_points
 __all__ = ["PrivacyProfileDisplay"]
 
 _LOWER = "certified lower bound"
+_TOP = 1.5  # of the delta axis
 
 
 class PrivacyProfileDisplay(CurvesDisplay):
@@ -288,6 +289,9 @@ class PrivacyProfileDisplay(CurvesDisplay):
                 marks += ax.plot([epsilon], [self.marked_delta], **look)
         return marks
 
+    def _draw_legend(self, ax, wanted):
+        drawing.legend_above(ax, ax.get_ylim()[0], _TOP, wanted)
+
     def _frame(self, ax, delta_min, own):
         positive = np.concatenate([delta[delta > 0] for _, delta in self.profiles.values()] or [[]])
         low = delta_min or (float(positive.min()) if positive.size else 1e-10)
@@ -295,7 +299,7 @@ class PrivacyProfileDisplay(CurvesDisplay):
         lines = [line.get_xdata() for line in ax.get_lines() if line.get_gid() == gid]  # other displays' as well
         right = max([float(np.nanmax(x)) for x in lines if np.size(x)], default=1.0)
         ax.set_xlim(0.0, 1.02 * right if right > 0 else 1.0)
-        ax.set_ylim(min(low, ax.get_ylim()[0]) if len(lines) > len(own) else low, 1.5)
+        ax.set_ylim(min(low, ax.get_ylim()[0]) if len(lines) > len(own) else low, _TOP)
         ax.set_xlabel("epsilon (nats)")
         ax.set_ylabel("delta")
         title = f"Privacy profile, {self.relation}" if self.relation else "Privacy profile"

@@ -130,6 +130,7 @@ class RdpCurveDisplay(CurvesDisplay):
         ax.set_xlabel("order")
         ax.set_ylabel("Rényi divergence (nats)")
         _plain_orders(ax, self.curves)
+        drawing.plain_numbers(ax.yaxis)
         drawing.titled(ax, f"Rényi divergence, {self.relation}" if self.relation else "Rényi divergence")
         return lines
 

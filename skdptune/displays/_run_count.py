@@ -7,6 +7,7 @@ import numpy as np
 from skdptune._exceptions import InvalidParameterError
 from skdptune._rounding import significant_down
 from skdptune._validation import check_choice, check_instance, invalid_type, invalid_value
+from skdptune.accounting import PrivacyCurve
 from skdptune.displays import _drawing as drawing
 from skdptune.displays import _sources as sources
 from skdptune.run_counts import RunCount, as_run_count
@@ -104,7 +105,11 @@ class RunCountDisplay:
         RunCountDisplay
         """
         if not hasattr(curve, "run_count"):
-            advice = "Best of one try is that try's own curve. from_run_count draws any distribution."
+            advice = "from_run_count draws any distribution of tries: pass e.g. search.n_iter or Geometric(5)."
+            if isinstance(curve, PrivacyCurve):
+                advice = f"This one is a curve without tries: that of one mechanism, or of exactly one try. {advice}"
+            elif isinstance(curve, RunCount):
+                advice = "This is a distribution of tries itself: from_run_count draws it."
             raise invalid_type("curve", "the curve of a search, made by best_of", curve, advice)
         return cls.from_run_count(curve.run_count, kind=kind, ax=ax, **plot_options)
 

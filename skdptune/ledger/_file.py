@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import asdict
 from fractions import Fraction
 
-from skdptune._exceptions import InvalidParameterError, LedgerError, OutputError
+from skdptune._exceptions import InvalidParameterError, InvalidTypeError, LedgerError, OutputError
 from skdptune._rounding import as_given, decimals
 from skdptune._writing import plain, write_text
 from skdptune.ledger._audit import SOLE, broken_rule
@@ -37,13 +37,26 @@ _FIXED = frozenset(
 )
 
 
+def _check_given(path, **terms):
+    """Refuse a ledger without a budget, in the words of whoever meant to open one."""
+    missing = " and ".join(name for name, value in terms.items() if value is None)
+    if missing:
+        raise InvalidTypeError(
+            f"{missing} must be given: PrivacyLedger(path, epsilon, delta) makes a ledger where there is none, and "
+            f"compares its terms where there is one. PrivacyLedger.open({path!r}) opens the one that is there."
+        )
+
+
 class LedgerFile:
     """A ledger that can be read; :class:`PrivacyLedger` adds what charges it."""
 
     #: The same budget in every process: copies of a search may carry it along.
     shared_across_processes = True
 
-    def __init__(self, path, epsilon, delta, relation="zero-out", order=None, dataset=None, delta_aside=None):
+    def __init__(
+        self, path, epsilon=None, delta=None, relation="zero-out", order=None, dataset=None, delta_aside=None
+    ):
+        _check_given(path, epsilon=epsilon, delta=delta)
         asked = asked_terms(epsilon, delta, relation, order, dataset, delta_aside)
         self._use(absolute(path))
         refuse_network(self.path)

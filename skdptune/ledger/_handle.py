@@ -226,9 +226,10 @@ def as_ledger(ledger):
         if os.getpid() != _BORN_IN:
             _refuse_elsewhere()
         return AccountantHandle(ledger)
-    raise invalid_type(
-        "ledger", "None, a ledger with charge(), or a diffprivlib BudgetAccountant", ledger
-    )
+    advice = ""
+    if isinstance(ledger, (str, bytes, os.PathLike)):
+        advice = f"Pass PrivacyLedger.open({ledger!r}) for the ledger in that file (from skdptune.ledger)."
+    raise invalid_type("ledger", "None, a ledger with charge(), or a diffprivlib BudgetAccountant", ledger, advice)
 
 
 def for_pickling(ledger):

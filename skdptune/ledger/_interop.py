@@ -168,8 +168,8 @@ def _library():
         from diffprivlib.utils import Budget, BudgetError
     except Exception as error:  # on scikit-learn 1.8 and later its import fails in its own ways
         raise MissingDependencyError(
-            f"as_accountant needs diffprivlib, which could not be imported ({type(error).__name__}). Install "
-            "skdptune[diffprivlib] (release 0.6.6 needs scikit-learn below 1.8)."
+            f"as_accountant needs diffprivlib, which could not be imported ({type(error).__name__}): pip install "
+            "'diffprivlib==0.6.6' 'scikit-learn<1.8' (or pip install '.[diffprivlib]' in a clone of the project)."
         ) from None
 
     class LedgerBudgetError(BudgetExceededError, BudgetError):

@@ -62,8 +62,11 @@ class PrivacyLedger(LedgerFile):
         Charges under another relation are refused.
     order : float in (1, inf], optional
         The Renyi order at which charges are added up, fixed for good. None takes the order that admits the most
-        Gaussian charges; :func:`best_order` finds the one for your kind of search. At infinity, (epsilon, delta)
-        promises are added up.
+        Gaussian charges. Others may fit less often than their epsilons suggest: a budget of 2 at delta 1e-6 does not
+        hold two searches (``n_iter=10``, a target of 1 each) of a pure candidate, as diffprivlib's are, at the default
+        order, 12; at 57 it does.
+        ``order=best_order(epsilon, delta, search.privacy_cost(n))`` finds the order for your kind of search. At
+        infinity, (epsilon, delta) promises are added up.
     dataset : str, optional
         Which data this budget is for, in words. One ledger must cover every release about the same people.
     delta_aside : float in [0, delta), optional

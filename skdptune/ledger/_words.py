@@ -2,9 +2,10 @@
 
 import math
 
+from skdptune._exceptions import SkdptuneError
 from skdptune._rounding import as_given, delta_up, nats_up, significant_down, significant_up
-from skdptune.ledger._filter import exact, rounded
-from skdptune.ledger._orders import number_at
+from skdptune.ledger._filter import exact, rounded, split_delta
+from skdptune.ledger._orders import best_order, number_at
 
 __all__ = ["cheaper_search", "closed", "kept_open", "not_planned", "refusal", "remarks"]
 
@@ -47,11 +48,31 @@ def _next_time(ledger, cost, price, delta):
     if math.isinf(ledger.order):
         return ""
     here = exact(ledger.rdp_budget) // exact(price.rdp) if price.rdp > 0 else 0
-    there = number_at(math.inf, ledger.epsilon, ledger.delta, ledger.delta, cost.curve, delta)
+    order, there = _better_order(ledger, cost, delta)
     if there <= max(here, 1):
         return " For other data: register_plan and best_order make more of a budget."
-    at = "" if delta is None else f" at delta={as_given(delta)} each"
-    return f" For other data: a new ledger with order=math.inf would admit {there} such charges{at}."
+    if math.isinf(order):
+        at = "" if delta is None else f" at delta={as_given(delta)} each"
+        return f" For other data: a new ledger with order=math.inf would admit {there} such charges{at}."
+    return (
+        f" The order was fixed when the ledger was made ({as_given(ledger.order)}, which suits Gaussian noise unless "
+        f"another was asked for); for other data: a new ledger with order={as_given(order)}, which is what best_order "
+        f"finds for this price, would admit {there} such charges."
+    )
+
+
+def _better_order(ledger, cost, delta):
+    """Return (order, how many such charges a new ledger of the same budget admits there); infinity for promises."""
+    endless = number_at(math.inf, ledger.epsilon, ledger.delta, ledger.delta, cost.curve, delta)
+    if cost.promise is not None:  # a sum of promises has no order that suits it better
+        return math.inf, endless
+    try:
+        order = best_order(ledger.epsilon, ledger.delta, cost.curve, charge_delta=delta)
+    except SkdptuneError:  # a delta beyond the ledger's, or no order at all
+        return math.inf, endless
+    aside = split_delta(ledger.delta, order)
+    there = number_at(order, ledger.epsilon, ledger.delta, aside, cost.curve, delta)
+    return (order, there) if there > endless else (math.inf, endless)
 
 
 def closed(ledger, row, sole):
@@ -100,7 +121,14 @@ def remarks(ledger, entries, plan, sole):
     if plan:
         return ("The plan was composed as a whole; only its searches are accepted, and nothing else can be charged.",)
     if not entries:
-        return ()
+        if math.isinf(ledger.order):
+            return ()
+        return (
+            f"Charges will be added up at Renyi order {as_given(ledger.order)}, which is fixed, and suits some kinds "
+            f"of charges more than others: by default Gaussian noise, so that pure ones of half of {budget} each need "
+            "not fit twice. affordable(search.privacy_cost(n)) tells how many fit; best_order finds the order for a "
+            "new ledger.",
+        )
     if math.isinf(ledger.order):
         smaller = (
             " Each is made at a delta of its own; where that is less than the ledger's, its epsilon may be more than "

@@ -13,8 +13,6 @@ import threading
 import time
 from multiprocessing.connection import Connection
 
-import sklearn
-
 from skdptune.candidates._seeding import hold_global_generators
 from skdptune.model_selection._runs import one_run
 from skdptune.model_selection._transport import cloudpickle, load_payload
@@ -73,7 +71,7 @@ def _follow(parent):
 
 def _serve(connection):
     try:
-        paths, config = pickle.loads(connection.recv_bytes())
+        paths = pickle.loads(connection.recv_bytes())
         plan, data = load_payload(*paths)
         _let_go(paths)
     except EOFError:
@@ -82,10 +80,9 @@ def _serve(connection):
         connection.send_bytes(pickle.dumps(("unloadable", type(error).__name__)))
         return
     connection.send_bytes(pickle.dumps(("ready", None)))
-    with sklearn.config_context(**config):
-        while connection.poll(_IDLE):
-            position, seed = pickle.loads(connection.recv_bytes())
-            connection.send_bytes(_answer(plan, data, seed, position))
+    while connection.poll(_IDLE):
+        position, seed = pickle.loads(connection.recv_bytes())
+        connection.send_bytes(_answer(plan, data, seed, position))
 
 
 def _let_go(paths):

@@ -21,7 +21,6 @@ import weakref
 from multiprocessing.connection import Pipe
 
 import joblib
-import sklearn
 
 from skdptune._exceptions import RunFailedError
 from skdptune._validation import check_real, invalid_value
@@ -98,7 +97,6 @@ class Cells:
         self._descriptors, self._stack = [], contextlib.ExitStack()
         self._workers = workers
         self._timeout = timeout
-        self._config = sklearn.get_config()  # belongs to the thread that makes the search
         self._lock = threading.Lock()
         self._idle, self._all, self._closed = [], set(), False
 
@@ -154,7 +152,7 @@ class Cells:
                 cell = _Cell(self._workers, self._descriptors)
                 self._all.add(cell)
             try:
-                cell.load(self._paths, self._config)
+                cell.load(self._paths)
                 return cell
             except _DiedError:
                 self._drop(cell)
@@ -240,9 +238,9 @@ class _Cell:
             os.close(life)
         _STARTED.add(self)
 
-    def load(self, paths, config):
+    def load(self, paths):
         """Let the process load what every try needs."""
-        self._send(pickle.dumps((paths, config)))
+        self._send(pickle.dumps(paths))
         answer = self._receive(_START_LIMIT)
         if answer is None:
             raise _DiedError

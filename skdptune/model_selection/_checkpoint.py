@@ -8,16 +8,21 @@ function of (master secret, i). A run that was cut short and is run again has th
 outcome as if it had not been cut short: the search outputs the best of the same K outcomes, whatever the
 number of restarts, and nothing is conditioned on survival. What the disk holds in between is read by the
 curator alone.
+
+The end is one rename: the header becomes a note that the search has ended, before anything is removed and before
+``fit`` returns. Up to then everything is there, and a resume publishes the record that was kept and runs nothing; from
+then on the folder is nobody's, whatever is left in it.
 """
 
 import contextlib
+import errno
 import importlib.metadata
 import json
 import os
 import platform
 import secrets
-import threading
 import warnings
+import weakref
 
 import sklearn
 
@@ -38,10 +43,13 @@ from skdptune.model_selection._vault import Vault
 
 __all__ = ["check_checkpoint", "facts_of", "open_checkpoint"]
 
-FORMAT = 2
+FORMAT = 3
 _REFUSALS = (BudgetExceededError, InvalidParameterError, InvalidTypeError, PricingError)
 _HEADER, _CHARGE, _LOCK, _README = "header", "charge", "lock", "DO-NOT-PUBLISH.txt"
-_KNOWN = (_HEADER, _CHARGE, _LOCK, _README, "marks", "token")
+_ENDED = "ended"  # what the header becomes
+_KNOWN = (_HEADER, _CHARGE, _LOCK, _README, _ENDED, "marks")
+_LAST = (_CHARGE, _ENDED, _README, _LOCK)  # the order in which they are removed, after all others
+_ROUNDS = 3  # a worker that a search has left behind may still write into the folder that is removed
 _SPLIT = "split of the rows (cv)"
 _SETTINGS = (
     "estimator",
@@ -66,6 +74,11 @@ _CONFIG = (
     "transform_output",
 )
 _OR_ANEW = "or give another folder for a new search: that is a new charge, and the first one stays."
+_RESTORE = "Restore what it was written for and call fit again,"
+_NEW_PROCESS = (
+    "Restore what it was written for and call fit again (in a new process, if what has changed counts or keeps what "
+    "the fits do, as an attribute of a class may),"
+)
 _NOTICE = """This folder belongs to the curator of the data.
 
 It holds the unfinished state of a private search: secret seeds, the number of tries, and
@@ -301,9 +314,9 @@ class Checkpoint:
 
     def _clear(self):
         names = self._vault.names()
-        if any(name.startswith("best-") for name in names):  # runs begin after, and records go before it
+        if _ENDED not in names and any(name.startswith("best-") for name in names):  # runs begin after the header
             raise CheckpointError(self._vault.damaged(_HEADER))
-        for name in names:
+        for name in _to_remove(names):
             if name != _LOCK:
                 try:
                     self._vault.unlink(name)
@@ -363,10 +376,11 @@ class Checkpoint:
             self._write_header(versions, facts, count)
         else:
             self._compare(versions, facts, count)
-        if "marks" not in self._vault.names():
-            # its process was killed while it removed the folder: all is run again, to the same end
-            Store.lay_out(self._vault, self.salt, count)
-        self.store = Store(StoreRef(self.path, self.salt, keeps_best=True), Vault(self.path))
+        last = Store(StoreRef.of(self._vault, self.salt), Vault(self.path))
+        try:
+            self.store = last.taken_over(count)
+        finally:
+            last.close()
 
     def _write_header(self, versions, facts, count):
         header = {
@@ -381,11 +395,11 @@ class Checkpoint:
         }
         try:
             self._vault.write(_README, _NOTICE.encode())
-            Store.lay_out(self._vault, self.salt, count)
+            Store.lay_out(self._vault, StoreRef(self.path, self.salt, keeps_best=True), count)
             self._vault.write(_HEADER, json.dumps(header).encode())  # from here on it is this search
         except SkdptuneError:
             with contextlib.suppress(OSError):
-                self._remove()
+                self._abandon()
             raise
         self._header = header
 
@@ -401,11 +415,12 @@ class Checkpoint:
         for name, (digest, shown, parts) in facts.items():
             before = self._header["facts"].get(name, (None, None, {}))
             if before[0] != digest:
-                raise self._differs(_difference(name, before, shown, parts))
+                advice = _NEW_PROCESS if name in _SETTINGS and _changed_part(before[2], parts) else _RESTORE
+                raise self._differs(_difference(name, before, shown, parts), advice)
         if self._header["count"] != count:
             raise self._differs("another n_iter: from the same coins another number of tries is drawn")
 
-    def _differs(self, what, advice="Restore what it was written for and call fit again,"):
+    def _differs(self, what, advice=_RESTORE):
         return CheckpointError(
             f"checkpoint {self.path!r} was written for {what}. Nothing was spent now, and nothing is lost. {advice} "
             f"{_OR_ANEW}"
@@ -436,7 +451,7 @@ class Checkpoint:
         except _REFUSALS:
             if self._new and before is None:
                 self._vault.unlink(staged)
-                self._remove()  # nothing was spent, and there is nothing to resume
+                self._abandon()  # nothing was spent, and there is nothing to resume
             raise
         if before != "charged":
             self._vault.place(staged, _CHARGE)
@@ -460,8 +475,19 @@ class Checkpoint:
         self._finished()
 
     def _finished(self):
-        """Remove the folder; what cannot be removed is named in a warning."""
+        """Note that the search has ended, and remove the folder; what cannot be removed is named in a warning.
+
+        Raises
+        ------
+        CheckpointError
+            If it cannot be noted: the next call would publish once more.
+        """
         try:
+            os.rename(_HEADER, _ENDED, src_dir_fd=self._vault.fd, dst_dir_fd=self._vault.fd)  # needs no room
+        except OSError as error:
+            raise self._vault.failed(error) from None
+        try:
+            os.fsync(self._vault.fd)  # before anything is removed: a power cut may not bring back the header alone
             self._remove()
         except OSError as error:
             warnings.warn(
@@ -471,14 +497,21 @@ class Checkpoint:
                 stacklevel=2,
             )
 
+    def _abandon(self):
+        """Remove the folder of a search that has spent and run nothing."""
+        self._vault.unlink(_HEADER)
+        self._remove()
+
     def _remove(self):
-        # A process that is killed in the middle can still resume, without a second charge: without marks all is run
-        # again from the header, which therefore goes late; marks go before the records they vouch for.
-        last = (_HEADER, _CHARGE, _LOCK)
-        rest = [name for name in self._vault.names() if name not in last and name != "marks"]
-        for name in ("marks", *rest, *last):
-            self._vault.unlink(name)
-        os.rmdir(self.path)
+        for left in reversed(range(_ROUNDS)):
+            for name in _to_remove(self._vault.names(partial=True)):
+                self._vault.unlink(name)
+            try:
+                os.rmdir(self.path)
+                return
+            except OSError as error:
+                if not left or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
 
     def close(self):
         """Let go of the folder, and leave what is in it."""
@@ -489,52 +522,64 @@ class Checkpoint:
         self._vault.close()
 
 
+def _to_remove(names):
+    """Return names of files in the order in which they may be removed."""
+    return [*(name for name in names if name not in _LAST), *(name for name in _LAST if name in names)]
+
+
 class _Lock:
-    """This process, and this fit in it, has the folder for itself.
+    """This fit has the folder for itself.
 
-    The lock of the file system goes with the process that holds it, however that ends; forked workers do not
-    inherit it. Two fits in one process are told apart by a set, since that lock does not.
+    The lock (``flock``) belongs to the open file: it goes with the process that holds it, however that ends, and stays
+    when this process opens and closes the file again, to copy the folder, say. Another fit in this process is
+    another open file. Forks let go of it, so that one which outlives its parent holds nothing up.
     """
-
-    _held = set()
-    _guard = threading.Lock()
 
     def __init__(self, vault):
         import fcntl
 
-        info = os.fstat(vault.fd)
-        self._key = (os.getpid(), info.st_dev, info.st_ino)
-        with self._guard:
-            if self._key in self._held:
-                raise self._busy(vault)
-            self._fd = vault.open(_LOCK, os.O_RDWR | os.O_CREAT)
+        self._fd = vault.open(_LOCK, os.O_RDWR | os.O_CREAT)
+        try:
             os.fchmod(self._fd, 0o600)  # whatever the umask has taken away
-            try:
-                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(self._fd)
-                raise self._busy(vault) from None
-            if not self._still_there(vault):  # the search that had it has just finished and removed it
-                os.close(self._fd)
-                raise self._busy(vault)
-            self._held.add(self._key)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = self._still_there(vault)  # the search that had it may just have finished and removed it
+        except BlockingIOError:
+            free = False
+        except OSError as error:
+            self.release()
+            raise CheckpointError(
+                f"checkpoint {vault.path!r} cannot be locked: {error.strerror}. Nothing was spent now. Give a folder "
+                "on a file system with locks (flock)."
+            ) from None
+        if not free:
+            self.release()
+            raise CheckpointError(
+                f"checkpoint {vault.path!r} is in use by another fit that is still running. Wait for it, or give each "
+                "search a folder of its own."
+            )
+        _LOCKS.add(self)
 
     def _still_there(self, vault):
         try:
             now, folder = os.stat(_LOCK, dir_fd=vault.fd), os.stat(vault.path)
         except OSError:
             return False
-        return now.st_ino == os.fstat(self._fd).st_ino and folder.st_ino == self._key[2]
-
-    @staticmethod
-    def _busy(vault):
-        return CheckpointError(
-            f"checkpoint {vault.path!r} is in use by another fit that is still running. Wait for it, or give each "
-            "search a folder of its own."
-        )
+        return os.path.samestat(now, os.fstat(self._fd)) and os.path.samestat(folder, os.fstat(vault.fd))
 
     def release(self):
         """Give the folder back."""
-        with self._guard:
-            self._held.discard(self._key)
-            os.close(self._fd)
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+
+_LOCKS = weakref.WeakSet()
+
+
+def _after_fork():
+    for lock in list(_LOCKS):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -15,6 +15,7 @@ from sklearn.utils import get_tags
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, SkdptuneError
 from skdptune.candidates import find_adapter
 from skdptune.candidates._stateless import placeholder_like
+from skdptune.model_selection._missing import searched_inside
 
 __all__ = ["check_columns"]
 
@@ -43,6 +44,7 @@ def check_columns(search, X):
     repeated = [str(name) for name, count in collections.Counter(X.columns).items() if count > 1]
     if repeated:
         raise InvalidParameterError(f"X must have distinct column names; more than once: {_listed(repeated)}.")
+    search = searched_inside(search)
     if type(search.estimator) is Pipeline:
         _check_pipeline(search.estimator, X)
     elif not get_tags(search.estimator).input_tags.string:

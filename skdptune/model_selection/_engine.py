@@ -16,8 +16,9 @@ from dataclasses import replace
 
 import joblib
 import numpy as np
+import sklearn
+from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
-from sklearn.utils.parallel import Parallel, delayed
 
 from skdptune._exceptions import RunFailedError
 from skdptune._validation import check_integer, check_seed, invalid_value
@@ -311,7 +312,8 @@ class _Crew:
             setting.options,
         )
         ref = None if self.store is None else self.store.ref
-        self._plan = replace(setting.plan, store=ref, parent_pid=os.getpid())
+        # the configuration travels with the plan: scikit-learn's Parallel would send it with every try
+        self._plan = replace(setting.plan, store=ref, parent_pid=os.getpid(), config=sklearn.get_config())
         self._cells = None
         if self.store is not None:
             adopt(self.store)

@@ -19,10 +19,11 @@ from skdptune.accounting import PrivacyCurve
 from skdptune.ledger import as_ledger
 from skdptune.model_selection._assumptions import PREDICTED_ALONE, beside_test_score
 from skdptune.model_selection._phrases import noise_in_words, scorer_in_words
-from skdptune.model_selection._rows import number_of_rows
+from skdptune.model_selection._rows import check_labels, number_of_rows, same_kind
 from skdptune.model_selection._runs import total_count
 from skdptune.model_selection._search import PrivateRandomSearchCV
 from skdptune.model_selection._spent import own_delta
+from skdptune.model_selection._tidy import fresh_index, row_count
 from skdptune.scoring import PrivateScorer, ScoreNoise, as_score_noise, resolve_private_scorer
 
 __all__ = ["ReleasedScore", "release_test_score"]
@@ -60,6 +61,8 @@ class ReleasedScore:
     assumptions : tuple of str
     search_spent : PrivacySpent or None
         The price of the search alone.
+    published : object or None
+        The settings and the noisy score that the search published, in words, for the report. Not compared.
 
     Notes
     -----
@@ -86,6 +89,7 @@ class ReleasedScore:
     total: PrivacyCurve
     assumptions: tuple
     search_spent: object = field(default=None, repr=False)
+    published: object = field(default=None, repr=False, compare=False)
 
     @property
     def privacy_spent(self):
@@ -232,6 +236,7 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
         )
     scorer = _scorer(search, scoring, model)
     n_rows = _public_number(n_rows, X, y, spent.relation)
+    X, y = fresh_index(X), _labels(search, X, y)
     noise = as_score_noise(score_noise, spent.curve)
     curve = noise.curve(spent.relation)
     total = spent.curve if _below(curve, spent.curve) else PrivacyCurve.worst([spent.curve, curve])
@@ -240,14 +245,16 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
     if spent.relation == "add-remove":
         extra += (_COINS, _GUESS)
     assumptions = _ASSUMPTIONS + extra
+    from skdptune.report._published import published_by  # a floor above
+
+    published = published_by(search, spent)
     _charge(ledger, _Price(curve, curve.relation, n_rows, assumptions), scorer, search.delta)
-    classes = vars(search).get("classes_")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a library's warning may quote a row
         # copies are asked: the search and the score are published, and must not remember the rows
-        count = total_count(copy.deepcopy(scorer), copy.deepcopy(model), X, y, classes)
+        count = total_count(copy.deepcopy(scorer), copy.deepcopy(model), X, y)
     score = scorer.release(count, n_rows, noise)
-    return ReleasedScore(score, n_rows, noise, scorer, curve, total, assumptions, spent)
+    return ReleasedScore(score, n_rows, noise, scorer, curve, total, assumptions, spent, published)
 
 
 def _below(curve, level):
@@ -259,6 +266,19 @@ def _scorer(search, scoring, model):
     if scoring is None and isinstance(search.scorer_, PrivateScorer):
         scoring = search.scorer_
     return resolve_private_scorer(scoring, model, vars(search).get("classes_"))
+
+
+def _labels(search, X, y):
+    """Return y as fit would take it; none of its complaints quotes a cell."""
+    if row_count(X) == 0:
+        return y
+    labels = check_labels(search, X, y)
+    known = vars(search).get("classes_")
+    if known is not None and not same_kind(labels, known):
+        raise InvalidParameterError(
+            "y must hold labels of the kind that the search was fitted on: text and numbers are never equal."
+        )
+    return labels
 
 
 def _public_number(n_rows, X, y, relation):

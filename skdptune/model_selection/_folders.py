@@ -90,7 +90,9 @@ def _make(size):
 
 
 def _new(base):
-    return tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base)  # mode 0700
+    folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base)
+    os.chmod(folder, 0o700)  # of which the umask may have taken something away
+    return folder
 
 
 def _has_room(size):

@@ -20,7 +20,16 @@ from skdptune.candidates._rehearsal import quietly
 from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._space import ParamSpace, with_settings
 
-__all__ = ["NO_CELLS", "Cells", "cells_taken", "missing", "missing_refusal", "pipelines_drawn", "refuse_other_cells"]
+__all__ = [
+    "NO_CELLS",
+    "Cells",
+    "cells_taken",
+    "missing",
+    "missing_refusal",
+    "pipelines_drawn",
+    "refuse_other_cells",
+    "searched_inside",
+]
 
 _MOST_SETTINGS = 128
 _ADVICE = (
@@ -165,6 +174,20 @@ def cells_taken(search, X):
         found = _tried(front, row)
         common = found if common is None else Cells(common.missing & found.missing, common.infinite & found.infinite)
     return common
+
+
+def searched_inside(search):
+    """Return the search in which the rows will meet a model: that of a search within the search, if there is one.
+
+    Where an outer search changes what an inner one searches, the inner one's own words do not hold: then the outer one.
+    """
+    inner = search
+    while hasattr(inner.estimator, "param_distributions"):
+        spaces = ParamSpace(inner.param_distributions).names()
+        if any(name.partition("__")[0] in ("estimator", "param_distributions") for name in spaces):
+            return search
+        inner = inner.estimator
+    return inner
 
 
 def pipelines_drawn(search):

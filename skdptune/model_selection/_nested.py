@@ -64,7 +64,8 @@ class SearchAdapter(CandidateAdapter):
         inner = clone(self.estimator).set_params(ledger=None, checkpoint=None, n_jobs=None, random_state=None)
         if classes is not None:
             inner.set_params(classes=classes)
-        return inner._fit(X, y, None, None, master=seed, ledger=None)
+        # under add-remove a part of the outer search may be empty, which must not show: no rows are as good as any
+        return inner._fit(X, y, None, None, master=seed, ledger=None, fewest=0)
 
     def publish(self, fitted):
         fresh = clone(fitted).set_params(random_state=None)

@@ -98,11 +98,17 @@ def _text_columns(row):
     """Return the positions of columns that can hold text, in an array, or a frame of pandas or polars."""
     if hasattr(row, "iloc"):
         dtypes = row.dtypes if row.ndim == 2 else []
-        kinds = [None if hasattr(dtype, "categories") else getattr(dtype, "kind", "O") for dtype in dtypes]
-        return [i for i, kind in enumerate(kinds) if kind == "O"]
+        return [i for i, dtype in enumerate(dtypes) if _holds_text(dtype)]
     if hasattr(row, "columns"):
         return [i for i, name in enumerate(row.columns) if str(row.schema[name]) == "String"]
     return list(range(row.shape[1])) if isinstance(row, np.ndarray) and row.dtype == object else []
+
+
+def _holds_text(dtype):
+    """Return whether a column of pandas can hold text: periods and intervals are objects, too, but of one kind."""
+    if hasattr(dtype, "categories") or getattr(dtype, "kind", "O") != "O":
+        return False
+    return isinstance(dtype, np.dtype) or issubclass(getattr(dtype, "type", str), str)
 
 
 def _needed(pipeline, row, texts):

@@ -1,5 +1,7 @@
 """What a search publishes, from its best record; one default where there is nothing to publish."""
 
+import copy
+import warnings
 from dataclasses import replace
 
 from skdptune._exceptions import AllRunsFailedError, RunFailedError
@@ -7,9 +9,11 @@ from skdptune.candidates import find_adapter
 from skdptune.model_selection._engine import Runner
 from skdptune.model_selection._pricing import training_curve
 from skdptune.model_selection._publish import default_model, no_winner, publish
-from skdptune.model_selection._rows import declared_classes, number_of_rows
-from skdptune.model_selection._runs import child_seed
+from skdptune.model_selection._read_only import has_objects, own
+from skdptune.model_selection._rows import declared_classes
+from skdptune.model_selection._runs import child_seed, raises_on_all
 from skdptune.model_selection._space import unfitted, with_settings
+from skdptune.model_selection._tidy import row_count
 
 __all__ = ["publish_outcome"]
 
@@ -56,11 +60,32 @@ def publish_outcome(search, terms, spent, best, plan, rows, master):
         else:
             outputs["best_estimator_"] = _refit(search.estimator, best.params, plan, rows, master)
     publish(search, outputs)
+    if succeeded and terms.refit is not False and plan.scorer is not None:
+        _warn_of_broken(plan, outputs["best_estimator_"], rows[0])
     if best is not None and not succeeded:
         raise AllRunsFailedError(
             f"every try failed (for the curator: the best-ranked one with {best.failure}); the whole search "
             "stays charged and the published model is a constant that no row has touched. Set the log "
             "level of 'skdptune.curator' to DEBUG and repeat on synthetic rows to find the cause."
+        )
+
+
+def _warn_of_broken(plan, model, X):
+    """Say so if the published model can score no made-up row: no try fails because its model raises on rows.
+
+    What is said follows from the model, which is published, and from columns and types, which are public.
+    """
+    def ask():
+        return raises_on_all(copy.deepcopy(plan.scorer), copy.deepcopy(model), X, plan.classes)
+
+    failure = Runner.quietly(ask, None)
+    if failure is not None:
+        warnings.warn(
+            f"the published model raised {type(failure).__name__} on every row made up to be like those of X. A row on "
+            "which a model raises scores worst: if this one cannot be scored on any row, its score says nothing. Try "
+            "it on public or synthetic rows.",
+            UserWarning,
+            stacklevel=6,
         )
 
 
@@ -75,7 +100,7 @@ def _spent(search, spent, classes):
 def _refit(estimator, params, plan, rows, master):
     """Train the winner once more, on all rows; priced at the dearest candidate."""
     adapter = find_adapter(with_settings(estimator, params))
-    n_samples = number_of_rows(rows[0])
+    n_samples = row_count(rows[0])
     if plan.coverage.level is not None:
         adapter = find_adapter(adapter.with_budget(plan.coverage.level, n_samples, plan.relation))
     adapter.check(plan.relation)
@@ -83,7 +108,8 @@ def _refit(estimator, params, plan, rows, master):
     plan.coverage.check_covers(curve, adapter.name, refit=True)
 
     def train():
-        fitted = adapter.fit(*rows, classes=plan.classes, seed=child_seed(master, "refit"))
+        X, y = (own(part, has_objects(part)) for part in rows)  # the caller's table stays as it is
+        fitted = adapter.fit(X, y, classes=plan.classes, seed=child_seed(master, "refit"))
         return adapter.publish(fitted)
 
     failure = None

@@ -7,7 +7,7 @@ runs, and its price assumes that nothing else shows that number. How long a sear
 import contextlib
 import secrets
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.sparse
@@ -17,8 +17,9 @@ from skdptune._validation import check_real
 from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._engine import Runner
 from skdptune.model_selection._quiet import process_identity
+from skdptune.model_selection._read_only import size_of
 from skdptune.model_selection._rows import is_keyed, number_of_rows, take_rows
-from skdptune.model_selection._runs import RunSeeds
+from skdptune.model_selection._runs import RunData, RunSeeds
 from skdptune.model_selection._search import PrivateRandomSearchCV
 from skdptune.run_counts import as_run_count
 
@@ -37,6 +38,11 @@ class PaddedRandomSearchCV(PrivateRandomSearchCV):
 
     Notes
     -----
+    Tries and dummies go to the workers in one go, so neither waiting workers nor processes that are started for tries
+    (``run_timeout``) tell where the ones end and the others begin. Made-up rows take as much room as the rows. Whatever
+    ends a search ends it among the dummies as well, Ctrl-C and a candidate that raises ``KeyboardInterrupt`` included:
+    to publish then would tell.
+
     There is no ``checkpoint``: a search that is killed and resumed would show by its duration what the padding hides.
 
     ``n_iter`` must have a cap, so every fit takes as long as the longest: choose a low one,
@@ -78,7 +84,7 @@ class PaddedRandomSearchCV(PrivateRandomSearchCV):
         labels = rng.random(number_of_rows(y)) if classes is None else rng.choice(classes, number_of_rows(y))
         return _made_up(X, rng), labels
 
-    def _resolve(self, n_samples, public_validation):
+    def _resolve(self, n_samples, public_validation, template=None):
         if self.checkpoint is not None:
             raise InvalidParameterError(
                 f"checkpoint must be None when tries are padded; got {self.checkpoint!r}. A resumed search runs the "
@@ -95,16 +101,15 @@ class PaddedRandomSearchCV(PrivateRandomSearchCV):
                 f"n_iter must have a largest value, up to which dummy tries are run; got {self.n_iter!r}, which may "
                 "draw any number of tries. Use AtMost(n_iter, m)."
             )
-        return super()._resolve(n_samples, public_validation)
+        return super()._resolve(n_samples, public_validation, template)
 
     def _run(self, plan, data, seeds, store):
-        best = super()._run(plan, data, seeds, store)
-        missing = as_run_count(self.n_iter).support_max - len(seeds)
-        # Coins of their own: nothing that the dummies draw has to do with what is published.
-        dummies = RunSeeds(secrets.randbits(256), missing)
-        dummy_plan = replace(plan, token=secrets.token_hex(16))
-        Runner(self.n_jobs, self.pre_dispatch).best(dummy_plan, self._dummy_data(data, plan.classes), dummies)
-        return best
+        # In one go: between two, workers would wait, and processes for tries be started, as the drawn number has it.
+        count, cap = len(seeds), as_run_count(self.n_iter).support_max
+        rows = _PaddedData(data, self._dummy_data(data, plan.classes), count)
+        return _PaddedRunner(count, self.n_jobs, self.pre_dispatch, self.verbose).best(
+            plan, rows, _PaddedSeeds(seeds, cap)
+        )
 
     def _dummy_data(self, data, classes):
         rng = np.random.default_rng(secrets.randbits(256))
@@ -118,6 +123,54 @@ class PaddedRandomSearchCV(PrivateRandomSearchCV):
             return replace(data, ready=tuple(made_up(part) for part in data.ready), parent=process_identity())
         X, y = made_up((data.X, data.y))
         return replace(data, X=X, y=y, parent=process_identity())
+
+
+class _PaddedSeeds:
+    """The seeds of all tries. Coins of their own: what the dummies draw has nothing to do with what is published."""
+
+    def __init__(self, seeds, cap):
+        self._seeds, self._cap = seeds, cap
+        self._dummies = RunSeeds(secrets.randbits(256), cap)
+
+    def __len__(self):
+        return self._cap
+
+    def __getitem__(self, position):
+        return (self._seeds if position < len(self._seeds) else self._dummies)[position]
+
+
+@dataclass(frozen=True)
+class _PaddedData:
+    """The rows of the tries, and those of the dummies, whose positions begin at ``count``; curator only."""
+
+    real: RunData = field(repr=False)
+    made_up: RunData = field(repr=False)
+    count: int = field(repr=False)
+
+    @property
+    def parent(self):
+        return self.real.parent
+
+    def memory_usage(self):
+        """Return about how many bytes both take, as a table would."""
+        return size_of(self.real) + size_of(self.made_up)
+
+    def of(self, position):
+        """Return the rows of one run."""
+        return self.real if position < self.count else self.made_up
+
+
+class _PaddedRunner(Runner):
+    """Runs all tries alike, and looks at the records of the first ``count`` alone."""
+
+    def __init__(self, count, *options):
+        super().__init__(*options)
+        self._count = count
+
+    def _records(self, crew, todo, worn):
+        with contextlib.closing(super()._records(crew, todo, worn)) as records:
+            for record in records:
+                yield None if record is None or record.position >= self._count else record
 
 
 def _made_up(X, rng):

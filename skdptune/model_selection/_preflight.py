@@ -1,12 +1,18 @@
 """The settings that may be drawn, checked without rows before anything is spent."""
 
-from skdptune._exceptions import CandidateRefusedError
+import copy
+
+from joblib.parallel import get_active_backend
+
+from skdptune._exceptions import CandidateRefusedError, TransportError
 from skdptune.candidates import find_adapter
 from skdptune.model_selection._pricing import training_curve
+from skdptune.model_selection._readiness import works_elsewhere
 from skdptune.model_selection._runs import budgeted
 from skdptune.model_selection._space import with_settings
+from skdptune.model_selection._transport import cloudpickle
 
-__all__ = ["preflight"]
+__all__ = ["check_travels", "preflight"]
 
 _CALIBRATED_BEFORE = 16  # settings calibrated before anything is spent; the others in their run
 
@@ -38,3 +44,37 @@ def _check_calibrated(adapter, plan, settings):
                 f"param_distributions searches {name!r}, which the target epsilon= calibrates. Take it out of "
                 "the space, or leave epsilon=None and search it at its own price."
             )
+
+
+def check_travels(plan, n_jobs):
+    """Check that every try can have what it needs; a refusal here costs nothing.
+
+    Raises
+    ------
+    CandidateRefusedError
+        If the scorer cannot be copied: each try asks a copy of its own.
+    TransportError
+        If tries run in other processes and the scorer, the estimator or the space cannot be pickled.
+    """
+    scorer = plan.scorer if plan.public_scorer is None else plan.public_scorer
+    try:
+        copy.deepcopy(scorer)
+    except Exception as error:
+        raise CandidateRefusedError(
+            "scoring must be something that copy.deepcopy can copy, because each try asks a copy of its own; that "
+            f"failed with {type(error).__name__}. Keep locks, open files and connections out of it, or open them "
+            "inside the call."
+        ) from None
+    backend, _ = get_active_backend()
+    shared = plan.run_timeout is None and getattr(backend, "supports_sharedmem", False)
+    if shared or not works_elsewhere(n_jobs, plan.run_timeout):
+        return
+    for name, part in (("scoring", scorer), ("estimator", plan.estimator), ("param_distributions", plan.space)):
+        try:
+            cloudpickle.dumps(part)
+        except Exception as error:
+            raise TransportError(
+                f"{name} must be something that can be pickled, because the tries run in other processes; that failed "
+                f"with {type(error).__name__}. Keep locks, open files and connections out of it, or use n_jobs=1 "
+                "without run_timeout. Nothing was spent."
+            ) from None

@@ -1,15 +1,54 @@
 """Rows that no try can change for another, and how much room they take."""
 
+import copy
+import datetime
+import decimal
+import fractions
 import mmap
 import pickle
 
 import numpy as np
 import scipy.sparse
 
-__all__ = ["own", "size_of"]
+__all__ = ["has_objects", "own", "size_of"]
+
+_FIXED = frozenset(
+    {
+        *(bool, int, float, complex, str, bytes, type(None), type(NotImplemented), type(Ellipsis)),
+        *(decimal.Decimal, fractions.Fraction, datetime.date, datetime.datetime, datetime.timedelta, datetime.time),
+    }
+)
 
 
-def own(value):
+def has_objects(value):
+    """Return whether a table has cells that can be changed in place: lists, dicts, objects of one's own.
+
+    Examples
+    --------
+    >>> has_objects(np.array(["a", 1.0, None], dtype=object)), has_objects(np.array([{"a": 1}], dtype=object))
+    (False, True)
+    """
+    if scipy.sparse.issparse(value):
+        return False
+    if isinstance(value, dict):
+        return any(map(has_objects, value.values()))
+    if isinstance(value, np.ndarray):
+        return value.dtype.hasobject and not all(map(_is_fixed, set(map(type, value.ravel().tolist()))))
+    if isinstance(value, list):
+        return not all(map(_is_fixed, set(map(type, value))))
+    if hasattr(value, "iloc"):
+        columns = [value] if value.ndim == 1 else [value.iloc[:, i] for i in range(value.shape[1])]
+        return any(has_objects(column.to_numpy()) for column in columns if column.dtype == object)
+    return False
+
+
+def _is_fixed(kind):
+    if kind.__module__.partition(".")[0] == "pandas":
+        return kind.__name__ in ("Timestamp", "Timedelta", "Period", "Interval", "NaTType", "NAType")
+    return kind in _FIXED or (issubclass(kind, np.generic) and not issubclass(kind, np.void))
+
+
+def own(value, deep=False):
     """Return ``value`` such that no try can change it for another, not even past numpy: a try's own copy.
 
     Parameters
@@ -19,7 +58,11 @@ def own(value):
         which ``torch.from_numpy`` does not look at, so they are copies as well, unless they are maps of a file that
         the system lets nobody write to. Tables are copied, values included, and so are lists. Anything else is
         returned as it is.
+    deep : bool, default=False
+        Whether cells that are objects are copied, too: :func:`has_objects` tells whether that matters.
     """
+    if deep:
+        value = _with_own_cells(value)
     if isinstance(value, np.ndarray):
         return _read_only(value)
     if scipy.sparse.issparse(value):
@@ -31,6 +74,38 @@ def own(value):
     if hasattr(value, "iloc") and hasattr(value, "copy"):
         return value.copy(deep=True)  # lazy copies share their values with code that goes past pandas
     return value
+
+
+def _with_own_cells(value):
+    if scipy.sparse.issparse(value):
+        return value
+    if isinstance(value, dict):
+        return {name: _with_own_cells(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [copy.deepcopy(cell) for cell in value]
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        return _own_each(value)
+    if not hasattr(value, "iloc"):
+        return value
+    if value.ndim == 1:
+        return _own_column(value) if value.dtype == object else value
+    twin = value.copy(deep=False)
+    for i in range(value.shape[1]):
+        column = value.iloc[:, i]
+        if column.dtype == object:
+            twin.isetitem(i, _own_column(column))
+    return twin
+
+
+def _own_column(column):
+    return type(column)(_own_each(column.to_numpy()), index=column.index, name=column.name, dtype=object)
+
+
+def _own_each(cells):
+    """Copy each cell by itself: rows that name one object would change it for one another."""
+    if cells.dtype != object or not cells.size:
+        return copy.deepcopy(cells)
+    return np.frompyfunc(copy.deepcopy, 1, 1)(cells)
 
 
 def _read_only(array):

@@ -20,6 +20,7 @@ from skdptune.model_selection._store import let_go
 __all__ = ["make_ready", "release_workers", "start_workers", "works_elsewhere"]
 
 _SEMAPHORES = 16  # about what a pool needs
+_NEED_SEMAPHORES = {"LokyBackend", "ThreadingBackend", "MultiprocessingBackend"}  # on clusters the workers' side does
 _ROUNDS = 3
 _PATIENCE = 1.0  # seconds; a worker that is only just starting has nothing to give back
 
@@ -42,22 +43,28 @@ def make_ready(search):
     _leave_inherited_pool()
     if works_elsewhere(search.n_jobs, search.run_timeout):
         check_place()
-        _check_semaphores()
+        _check_semaphores(search.n_jobs)
 
 
-def _check_semaphores():
+def _check_semaphores(n_jobs):
     """Refuse where there is no room for the semaphores of a pool of workers or threads: on Linux, in /dev/shm."""
+    names = {kind.__name__ for kind in type(get_active_backend()[0]).__mro__}
+    if joblib.effective_n_jobs(n_jobs) == 1 or not names & _NEED_SEMAPHORES:
+        return
     reason = None
     try:
-        [multiprocessing.Semaphore() for _ in range(_SEMAPHORES)]
+        # not in the default context: that would fix the start method of this process, which the user may still choose
+        methods = multiprocessing.get_all_start_methods()
+        context = multiprocessing.get_context("fork" if "fork" in methods else methods[0])  # forks' have no name
+        [context.Semaphore() for _ in range(_SEMAPHORES)]
     except OSError as error:
         reason = error.strerror
     except ImportError:
         return  # a system without any: joblib runs serially
     if reason is not None:
         raise TransportError(
-            f"n_jobs and run_timeout need semaphores of this system, and none can be made ({reason}). Make room in "
-            "/dev/shm (in a container, give it more memory), or use n_jobs=1 without run_timeout. Nothing was spent."
+            f"n_jobs={n_jobs!r} needs semaphores of this system, and none can be made ({reason}). Make room in "
+            "/dev/shm (in a container, give it more memory), or use n_jobs=1. Nothing was spent."
         )
 
 

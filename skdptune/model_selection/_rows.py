@@ -1,9 +1,11 @@
 """Schema checks of rows, made once, before anything is spent. Errors never quote a cell."""
 
+import functools
 import math
 from collections.abc import Mapping
 
 import numpy as np
+import sklearn
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
@@ -17,12 +19,28 @@ from skdptune.candidates._quotes import complex_refusal, kind_of, without_cells
 from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._autologging import refuse_autologging
 from skdptune.model_selection._columns import check_columns
-from skdptune.model_selection._missing import NO_CELLS, cells_taken, missing, missing_refusal, refuse_other_cells
+from skdptune.model_selection._missing import (
+    NO_CELLS,
+    cells_taken,
+    missing,
+    missing_refusal,
+    refuse_other_cells,
+    searched_inside,
+)
 from skdptune.model_selection._numbers import NO_NUMBERS, number_columns, refuse_words
 from skdptune.model_selection._rehearsal import rehearse
+from skdptune.model_selection._tidy import (
+    canonical,
+    fresh_index,
+    plain_labels,
+    row_count,
+    with_numbers,
+    without_metadata,
+)
 from skdptune.scoring import refuse_sample_weight
 
 __all__ = [
+    "check_labels",
     "check_public_rows",
     "check_rows",
     "check_same_columns",
@@ -33,6 +51,7 @@ __all__ = [
     "number_of_rows",
     "refuse_fit_params",
     "row_shape",
+    "same_kind",
     "take_rows",
 ]
 
@@ -43,8 +62,8 @@ _MOST_FOUND = 20  # labels found in y and published; more only where rows are ma
 _RESHAPE = "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row."
 
 
-def number_of_rows(X):
-    """Return the (public) number of rows of X, at least 1.
+def number_of_rows(X, fewest=1):
+    """Return the (public) number of rows of X, at least ``fewest``.
 
     Raises
     ------
@@ -60,7 +79,7 @@ def number_of_rows(X):
         advice = "Call .collect() first." if hasattr(X, "collect") else ""  # a query of polars that has not run
         expected = "an array-like of shape (n_samples, n_features)"
         raise InvalidTypeError(f"X must be {expected}; got {kind_of(X)}. {advice}".rstrip()) from None
-    if count < 1:
+    if count < fewest:
         raise invalid_value("X", "an array-like with at least one row", X)
     return int(count)
 
@@ -108,7 +127,7 @@ def take_rows(X, indices):
     """
     if is_keyed(X):
         return {name: take_rows(part, indices) for name, part in X.items()}
-    return _safe_indexing(X, indices)
+    return fresh_index(_safe_indexing(X, indices))
 
 
 def made_up_rows(X):
@@ -165,11 +184,23 @@ def _check_keyed(search, X, input_name="X"):
         raise invalid_type(input_name, "one array-like of shape (n_samples, n_features)", X)
     if not X or not all(isinstance(name, str) for name in X):
         raise invalid_value(input_name, "a dict of arrays by the names of arguments of the module's forward", list(X))
-    checked = {name: _numeric(search, part, tags, f"{input_name}[{name!r}]", keyed=True) for name, part in X.items()}
+    checked = {name: _numeric(search, part, tags, f"{input_name}[{name!r}]", keyed=True)[0] for name, part in X.items()}
     without_cells(check_consistent_length, *checked.values())
     return checked
 
 
+def _looking(check):
+    """Let scikit-learn look at the cells in ``check`` even where it was told to take them to be finite."""
+
+    @functools.wraps(check)
+    def looking(*args):
+        with sklearn.config_context(assume_finite=False):
+            return check(*args)
+
+    return looking
+
+
+@_looking
 def check_rows(search, X, y):
     """Check the private rows and set ``n_features_in_`` and ``feature_names_in_``.
 
@@ -182,7 +213,7 @@ def check_rows(search, X, y):
     Returns
     -------
     X, y
-        Lists become arrays; frames stay frames, so that candidates see their column names.
+        Lists become arrays; frames stay frames, so that candidates see their column names, with rows numbered anew.
 
     Raises
     ------
@@ -190,26 +221,52 @@ def check_rows(search, X, y):
         scikit-learn's usual errors.
     """
     refuse_autologging()
+    if row_count(X) == 0:
+        return _check_empty(search, X, y)
     check_columns(search, X)
     for name, rows in (X.items() if is_keyed(X) else (("X", X),)):
         _refuse_kind(rows, name)
     tags = get_tags(search.estimator).input_tags
     framed = hasattr(X, "columns")
     if is_keyed(X):
-        checked = _check_keyed(search, X)
+        checked = rows = _check_keyed(search, X)
         search.n_features_in_ = len(checked)
         search.feature_names_in_ = np.array(list(checked), dtype=object)
     else:
-        checked = _numeric(search, X, tags, "X")
-        without_cells(validate_data, search, X if framed else checked, skip_check_array=True)
+        checked, columns = _numeric(search, X, tags, "X")
+        rows = fresh_index(with_numbers(X if framed else checked, columns))
+        without_cells(validate_data, search, rows, skip_check_array=True)
     if y is None:
         raise InvalidParameterError(
             f"{type(search).__name__} requires y to be passed, but the target y is None. Scores compare "
             "predictions with y; pass y to fit."
         )
+    y = check_labels(search, checked, y)
+    if not is_keyed(rows):
+        rehearse(search, rows, len(y), label_set(search, y))
+    return rows, y
+
+
+def _check_empty(search, X, y):
+    """Set the fitted names of a part without rows that an outer search, which has checked all rows, has cut."""
+    if is_keyed(X):
+        search.n_features_in_, search.feature_names_in_ = len(X), np.array(list(X), dtype=object)
+    else:
+        validate_data(search, X, skip_check_array=True)
+    return X, y
+
+
+@_looking
+def check_labels(search, X, y):
+    """Return labels or targets of checked X as an array.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
     _refuse_kind(y, "y")
     y = without_cells(column_or_1d, y, warn=True, about="y")
-    without_cells(check_consistent_length, next(iter(checked.values())) if is_keyed(checked) else checked, y, about="y")
+    without_cells(check_consistent_length, next(iter(X.values())) if is_keyed(X) else X, y, about="y")
     _refuse_missing_labels(y)
     y = _double(y)
     y = without_cells(check_array, y, ensure_2d=False, dtype=None, input_name="y", estimator=type(search).__name__)
@@ -217,10 +274,7 @@ def check_rows(search, X, y):
         without_cells(check_classification_targets, y, about="y")
     elif not np.issubdtype(y.dtype, np.number):
         y = _targets(y)
-    rows = X if framed else checked
-    if not is_keyed(rows):
-        rehearse(search, rows, len(y), label_set(search, y))
-    return rows, y
+    return plain_labels(y)
 
 
 def _targets(y):
@@ -235,19 +289,23 @@ def _targets(y):
 
 
 def _numeric(search, X, tags, name, keyed=False):
-    """Return X as an array or sparse matrix that can be cut by rows; complaints quote no cell."""
-    piped = type(search.estimator) is Pipeline
-    cells = cells_taken(search, X) if piped and not keyed else NO_CELLS
-    numbers = number_columns(search, X) if piped and not keyed else NO_NUMBERS
+    """Return X as an array or sparse matrix that can be cut by rows, and which columns must be made numbers.
+
+    Complaints quote no cell.
+    """
+    inside = searched_inside(search)
+    piped = type(inside.estimator) is Pipeline
+    cells = cells_taken(inside, X) if piped and not keyed else NO_CELLS
+    numbers = number_columns(inside, X) if piped and not keyed else NO_NUMBERS
     # a pipeline may start with columns of text
-    textual = tags.string or (isinstance(search.estimator, Pipeline) and not numbers.whole)
+    textual = tags.string or (isinstance(inside.estimator, Pipeline) and not numbers.whole)
     try:
         checked = without_cells(
             check_array,
-            _double(X),
+            _double(canonical(X)),
             accept_sparse=tags.sparse,
             dtype=None if textual else "numeric",
-            ensure_all_finite=cells.checked_before if piped else not tags.allow_nan,
+            ensure_all_finite=cells.checked_before if piped else _finite(tags),
             ensure_2d=not keyed,
             allow_nd=tags.three_d_array,
             input_name=name,
@@ -262,8 +320,14 @@ def _numeric(search, X, tags, name, keyed=False):
         refuse_other_cells(cells, checked, name)
         refuse_words(numbers, checked, name)
         # coordinates and diagonals cannot be cut by rows
-        return checked.tocsr() if issparse(checked) and checked.format in ("coo", "dia", "bsr") else checked
+        rows = checked.tocsr() if issparse(checked) and checked.format in ("coo", "dia", "bsr") else checked
+        return without_metadata(rows), (numbers.columns if textual or piped else range(np.shape(rows)[-1]))
     raise missing_refusal(name, piped)
+
+
+def _finite(tags):
+    """Return what scikit-learn is to check: who takes missing cells does not take infinite ones."""
+    return "allow-nan" if tags.allow_nan else True
 
 
 def _double(X):
@@ -377,14 +441,19 @@ def _is_searched(spaces, path):
     return any(whole == name or whole.startswith(f"{name}__") or name == "steps" for space in spaces for name in space)
 
 
+def same_kind(labels, known):
+    """Return whether both are text, or both are not, as far as their types tell."""
+    kinds = labels.dtype.kind, known.dtype.kind
+    return "O" in kinds or (kinds[0] in "US") == (kinds[1] in "US")
+
+
 def _all_known(labels, known):
     """Return whether every label is a known one; text is never equal to a number."""
     labels, known = np.asarray(labels), np.asarray(known)
-    if (labels.dtype.kind in "US") != (known.dtype.kind in "US") and "O" not in (labels.dtype.kind, known.dtype.kind):
-        return False
-    return bool(np.isin(labels, known).all())
+    return same_kind(labels, known) and bool(np.isin(labels, known).all())
 
 
+@_looking
 def check_public_rows(search, X, y, X_public, y_public):
     """Check the public validation rows against the schema of the private ones.
 
@@ -402,19 +471,21 @@ def check_public_rows(search, X, y, X_public, y_public):
     if is_keyed(X) or is_keyed(X_public):
         return _check_public_keyed(search, X, y, X_public, y_public)
     _refuse_kind(X_public, "X_public")
-    piped = type(search.estimator) is Pipeline
-    cells = cells_taken(search, X_public) if piped else NO_CELLS
+    inside = searched_inside(search)
+    piped = type(inside.estimator) is Pipeline
+    cells = cells_taken(inside, X_public) if piped else NO_CELLS
     checked = without_cells(  # public as they are declared to be; whoever passes private ones by mistake is refused
         check_array,
-        X_public,
+        canonical(X_public),
         accept_sparse=tags.sparse,
         dtype=None,
-        ensure_all_finite=cells.checked_before if piped else not tags.allow_nan,
+        ensure_all_finite=cells.checked_before if piped else _finite(tags),
         allow_nd=tags.three_d_array,
         input_name="X_public",
     )
     refuse_other_cells(cells, checked, "X_public")
-    refuse_words(number_columns(search, X_public) if piped else NO_NUMBERS, checked, "X_public")
+    numbers = number_columns(inside, X_public) if piped else NO_NUMBERS
+    refuse_words(numbers, checked, "X_public")
     without_cells(check_consistent_length, checked, y_public, about="y_public")
     if checked.shape[1:] != np.shape(X)[1:]:
         raise InvalidParameterError(
@@ -428,7 +499,8 @@ def check_public_rows(search, X, y, X_public, y_public):
         )
     _check_public_labels(search, y, y_public)
     _refuse_overlap(X, y, checked, y_public)
-    return (X_public if hasattr(X_public, "columns") else checked), y_public
+    rows = X_public if hasattr(X_public, "columns") else checked
+    return fresh_index(with_numbers(rows, numbers.columns)), y_public
 
 
 def _check_public_keyed(search, X, y, X_public, y_public):

@@ -16,19 +16,23 @@ import traceback
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import sklearn
 from sklearn.base import clone
 
 from skdptune.candidates import find_adapter
+from skdptune.candidates._rehearsal import made_up_batches
 from skdptune.candidates._seeding import RunRandomState, entropy_for, isolated_global_generators
 from skdptune.model_selection._pricing import training_curve
 from skdptune.model_selection._quiet import process_identity, quiet_worker
-from skdptune.model_selection._rows import made_up_rows, number_of_rows, take_rows
+from skdptune.model_selection._read_only import has_objects, own
+from skdptune.model_selection._rows import made_up_rows, take_rows
 from skdptune.model_selection._space import with_settings
-from skdptune.model_selection._transport import own
+from skdptune.model_selection._tidy import row_count
 
 __all__ = ["RunData", "RunPlan", "RunRecord", "RunSeeds", "one_run"]
 
 MARK_BITS = 128
+_NUMPY_DEFAULT = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 OVER = "over"  # instead of a failure: the run has finished before
 
 
@@ -110,6 +114,7 @@ class RunPlan:
     run_timeout: float | None = None
     store: object = None  # a StoreRef: where a worker notes that a run begins and ends
     parent_pid: int | None = None
+    config: dict | None = None  # of scikit-learn, as it is in the thread that makes the search
 
 
 def child_seed(seed, *path):
@@ -197,10 +202,21 @@ def one_run(plan, data, seed, position=None):
     with (
         quiet_worker(data.parent),
         isolated_global_generators(child_seed(seed, "global")),
-        np.errstate(),  # as it was, whatever a run sets
+        np.errstate(**_NUMPY_DEFAULT),  # the same on every engine; and as it was afterwards, whatever a run sets
+        _configured(plan.config),
         _unforked(),
     ):
-        return _one_run(plan, data, seed, position)
+        return _one_run(plan, data.of(position), seed, position)
+
+
+@contextlib.contextmanager
+def _configured(config):
+    """Give this thread the configuration of scikit-learn that the thread of the search has."""
+    if config is None or config == sklearn.get_config():
+        yield
+        return
+    with sklearn.config_context(**config):
+        yield
 
 
 @contextlib.contextmanager
@@ -239,7 +255,8 @@ def mark_of(seed):
 
 def _train_and_score(plan, data, adapter, seed):
     total, model = 0, None
-    # Copies of the scorer and of the model are asked: what they remember of rows and of other tries ends here.
+    # Copies of the scorer and of the model are asked: what they remember of rows and of other tries ends here. The
+    # plan's own scorer releases: what a copy has made of its range and its lattice is not what was priced.
     scorer = copy.deepcopy(plan.scorer if plan.public_scorer is None else plan.public_scorer)
     for position in range(len(data.splits)):
         (X, y), held_out = data.parts(position)
@@ -248,45 +265,60 @@ def _train_and_score(plan, data, adapter, seed):
         model = adapter.publish(fitted)
         if plan.public_scorer is None:
             asked = copy.deepcopy(model) if plan.keep_model else model
-            total += total_count(scorer, asked, *held_out, plan.classes)  # exact integers: pooled before any noise
+            total += total_count(scorer, asked, *held_out)  # exact integers: pooled before any noise
     kept = model if plan.keep_model else None
     if plan.public_scorer is not None:
-        return float(scorer(copy.deepcopy(model), own(data.X_public), own(data.y_public))), kept
-    score = scorer.release(
+        X_public, y_public = (own(part, data.deep) for part in (data.X_public, data.y_public))
+        return float(scorer(copy.deepcopy(model), X_public, y_public)), kept
+    score = plan.scorer.release(
         total, plan.n_scored, plan.coverage.noise, child_seed(seed, "score"), multiplicity=data.multiplicity
     )
     return float(score), kept
 
 
-def total_count(scorer, model, X, y, classes):
+def total_count(scorer, model, X, y):
     """Return ``scorer.count(model, X, y)``; a row on which the model raises scores worst, by itself.
 
-    Whether a run fails must not depend on a row. If the batch raises, the model is asked about made-up rows:
-    if it raises on all of them it is broken, whatever the rows, and the run fails; if not, the rows are
-    scored one by one.
+    Whether a run fails must not depend on a row. So no row makes it fail, and nor do all of them: a model that raises
+    on every row has the worst score, as it has where there is no row to score. It is still told from the winner's model
+    by :func:`raises_on_all`.
     """
-    try:
+    n_rows = row_count(X)
+    if n_rows == 0:
+        return 0  # under add-remove a part may be empty
+    with _except_ctrl_c():
         return scorer.count(model, X, y)
-    except Exception:
-        _refuse_broken(scorer, model, X, classes)
     total = 0
-    for i in range(number_of_rows(X)):
-        with contextlib.suppress(Exception):  # this row alone scores nothing
+    for i in range(n_rows):
+        with _except_ctrl_c():  # this row alone scores nothing
             total += scorer.count(model, take_rows(X, [i]), take_rows(y, [i]))
     return total
 
 
-def _refuse_broken(scorer, model, X, classes):
-    """Raise if the model cannot be scored on any made-up row; no value of X is used."""
+def raises_on_all(scorer, model, X, classes):
+    """Return the error if the model cannot be scored on any made-up row, else None; no value of X is used."""
     label = np.zeros(1) if classes is None else classes[:1]
     failure = None
-    for row in made_up_rows(X):
+    for row in (*made_up_rows(X), *(take_rows(batch, [0]) for batch in made_up_batches(X))):
         try:
             scorer.count(model, row, label)
-            return
-        except Exception as error:
+            return None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             failure = error
-    raise failure
+    return failure
+
+
+@contextlib.contextmanager
+def _except_ctrl_c():
+    """Go on whatever a row makes a model raise (libraries in Rust raise no Exception), unless somebody ends the search."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        pass
 
 
 @dataclass(frozen=True)
@@ -304,14 +336,20 @@ class RunData:
     y_public: object = field(repr=False)
     parent: str
     ready: tuple | None = field(default=None, repr=False)
+    deep: bool = False  # whether cells are objects that a try could change for another
 
     @classmethod
     def cut(cls, X, y, splits, multiplicity, X_public, y_public):
         """Return the data for the runs; with a single split, only its two parts."""
-        data = cls(X, y, tuple(splits), multiplicity, X_public, y_public, process_identity())
+        deep = any(map(has_objects, (X, y, X_public, y_public)))
+        data = cls(X, y, tuple(splits), multiplicity, X_public, y_public, process_identity(), deep=deep)
         if len(data.splits) > 1:
             return data
         return replace(data, X=None, y=None, ready=data.parts(0))
+
+    def of(self, position):
+        """Return the rows of one run."""
+        return self
 
     def parts(self, position):
         """Return ``((X, y) to train on, (X, y) to score)`` of one split, as no run can change them for another."""
@@ -319,10 +357,10 @@ class RunData:
             train, test = self.ready
         else:
             train, test = (self._rows(indices) for indices in self.splits[position])
-        return tuple(map(own, train)), tuple(map(own, test))
+        return tuple(own(part, self.deep) for part in train), tuple(own(part, self.deep) for part in test)
 
     def _rows(self, indices):
-        if len(indices) == number_of_rows(self.X):
+        if len(indices) == row_count(self.X):
             return self.X, self.y
         return take_rows(self.X, indices), take_rows(self.y, indices)
 

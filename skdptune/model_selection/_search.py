@@ -5,6 +5,7 @@ private base algorithm K times with independent coins, output the best. ``best_o
 :mod:`skdptune.accounting` prices it.
 """
 
+import copy
 import secrets
 import warnings
 from dataclasses import replace
@@ -30,7 +31,7 @@ from skdptune.model_selection._cells import check_run_timeout
 from skdptune.model_selection._checkpoint import check_checkpoint, open_checkpoint
 from skdptune.model_selection._engine import Runner, check_engine
 from skdptune.model_selection._outcome import publish_outcome
-from skdptune.model_selection._preflight import preflight
+from skdptune.model_selection._preflight import check_travels, preflight
 from skdptune.model_selection._pricing import SearchTerms, quote
 from skdptune.model_selection._publish import NotPublished, withdraw
 from skdptune.model_selection._quiet import debugging
@@ -273,7 +274,8 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
             return self._quote(self._resolve(n_samples, public_validation)).spent
         sizes = (50, 500, 5000, 5_000_017)
         try:
-            terms = [self._resolve(n, public_validation) for n in sizes]
+            template = unfitted(self.estimator)  # one for all, since costs that its methods state are compared
+            terms = [self._resolve(n, public_validation, template) for n in sizes]
             costs = [self._quote(each, n_samples=None).spent for each in terms]
         except SplitRefusedError:
             costs = []
@@ -332,23 +334,25 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
             )
         return scheme
 
-    def _resolve(self, n_samples, public_validation):
+    def _resolve(self, n_samples, public_validation, template=None):
         """Check everything that needs no data, in one place, and return it as one value."""
         relation, run_count, refit = self._check_settings()
         scheme = self._scheme(relation, refit, public_validation)
         space = ParamSpace(self.param_distributions)
         space.check_names(self.estimator)
         find_adapter(self.estimator).check(relation)  # a model that cannot be priced needs no advice on its score
+        # Prices, scorers and tries get a template that has learned nothing: what they keep of it is published.
+        template = unfitted(self.estimator) if template is None else template
         resolver = resolve_public_scorer if public_validation else resolve_private_scorer
         return SearchTerms(
-            estimator=self.estimator,
+            estimator=template,
             space=space,
             run_count=run_count,
             scheme=scheme,
             relation=relation,
             n_samples=n_samples,
             refit=refit,
-            scorer=resolver(self.scoring, self.estimator),
+            scorer=resolver(self.scoring, template),
             score_noise=self.score_noise,
             public_validation=public_validation,
             seeded=self.random_state is not None,
@@ -412,20 +416,20 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         make_ready(self)
         return self._fit(X, y, X_public, y_public, master=self._master_seed(), ledger=self.ledger)
 
-    def _fit(self, X, y, X_public, y_public, *, master, ledger):
+    def _fit(self, X, y, X_public, y_public, *, master, ledger, fewest=1):
         withdraw(self)
         try:
-            return self._validate_price_run_publish(X, y, X_public, y_public, master, ledger)
+            return self._validate_price_run_publish(X, y, X_public, y_public, master, ledger, fewest)
         except AllRunsFailedError:
             raise  # the default has been published
         except BaseException:
             withdraw(self)  # nothing half-finished stays visible
             raise
 
-    def _validate_price_run_publish(self, X, y, X_public, y_public, master, ledger):
+    def _validate_price_run_publish(self, X, y, X_public, y_public, master, ledger, fewest):
         public_validation = X_public is not None or y_public is not None
         # Rules and price first: neither sees a row; the number of rows is public.
-        terms = self._resolve(number_of_rows(X), public_validation)
+        terms = self._resolve(number_of_rows(X, fewest), public_validation)
         priced = self._quote(terms)
         # Schema checks, still before anything is spent.
         X, y = check_rows(self, X, y)
@@ -434,6 +438,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
             X_public, y_public = check_public_rows(self, X, y, X_public, y_public)
         plan = self._plan(terms, priced, classes)
         preflight(plan, row_shape(X))
+        check_travels(plan, self.n_jobs)
         ledger = as_ledger(ledger)
         with open_checkpoint(check_checkpoint(self.checkpoint)) as saved:
             # What is drawn here, and all coins later on, is a function of the master secret.
@@ -463,7 +468,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
     def _plan(self, terms, priced, classes):
         public = terms.public_validation
         return RunPlan(
-            estimator=self.estimator,
+            estimator=terms.estimator,
             space=terms.space,
             coverage=replace(priced, spent=None),  # workers check what is covered; what it costs stays here
             relation=terms.relation,
@@ -562,7 +567,11 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         # A ledger is held by reference: a clone that charged a copy would count into nowhere.
         params = self.get_params(deep=False)
         twin = {name: clone(value, safe=False) for name, value in params.items() if name != "ledger"}
-        return type(self)(**twin, ledger=params["ledger"])
+        fresh = type(self)(**twin, ledger=params["ledger"])
+        for extra in ("_metadata_request", "_sklearn_output_config"):  # no parameters, but settings all the same
+            if extra in vars(self):
+                setattr(fresh, extra, copy.deepcopy(vars(self)[extra]))
+        return fresh
 
     def __getstate__(self):
         state = super().__getstate__()

@@ -78,6 +78,7 @@ class _Continuous:
 def _as_source(name, value):
     if hasattr(value, "rvs"):
         if isinstance(getattr(value, "dist", None), stats.rv_discrete):
+            _refuse_off_integers(name, value)
             return _Discrete(value)
         return _Continuous(value)
     expected = "a non-empty list of values or a distribution with rvs()"
@@ -95,6 +96,17 @@ def _as_source(name, value):
     if not values:
         raise invalid_value(key, expected, value)
     return _Choice(values)
+
+
+def _refuse_off_integers(name, frozen):
+    """Refuse a discrete distribution whose values are no integers: draws are cut to integers, and so are prices."""
+    low, high = frozen.support()
+    listed = np.asarray(getattr(frozen.dist, "xk", 0)) % 1
+    if np.any(listed != 0) or any(math.isfinite(end) and end % 1 != 0 for end in (low, high)):
+        raise InvalidParameterError(
+            f"param_distributions[{name!r}] must have integer values if it is a discrete distribution of scipy; got "
+            "one with others. Pass a list of values: they are equally likely, and a value may be repeated."
+        )
 
 
 def _refuse_seed(name, values):

@@ -19,6 +19,7 @@ __all__ = ["PrivacySpent"]
 _LIBRARIES = ("skdptune", "scikit-learn", "numpy", "scipy", "dp-accounting", "joblib")
 _OPTIONAL = ("diffprivlib", "torch", "opacus", "skorch")  # named only where they are in use
 _WIDTH = 79
+LOUD = 0.25  # of the score's range: noise of such a standard deviation drowns what a score could say
 _LONG = 120  # longer descriptions of the run count are cut in the short table
 
 SCOPE = (
@@ -393,7 +394,8 @@ def _as_curve(node, relation):
 def _spread(noise, n_rows, private):
     deviation = significant_up(noise.standard_deviation / n_rows, 2)
     source = "a public guess of" if private else "from"
-    return f"standard deviation {deviation} of the score's range, {source} {n_rows} rows"
+    loud = ": TOO MUCH, the score says little" if noise.standard_deviation / n_rows >= LOUD else ""
+    return f"standard deviation {deviation} of the score's range, {source} {n_rows} rows{loud}"
 
 
 def _within_text(run_count):

@@ -142,7 +142,7 @@ def _counted(splits, n_samples):
     for train, test in splits:  # an index that is repeated counts as often as it is there
         trained += np.bincount(np.asarray(train, dtype=np.intp), minlength=n_samples)
         scored += np.bincount(np.asarray(test, dtype=np.intp), minlength=n_samples)
-    base = int(scored.max()) + 1
+    base = int(scored.max(initial=0)) + 1
     return [RowCost(*divmod(int(both), base)) for both in np.unique(trained * base + scored)]
 
 

@@ -20,7 +20,7 @@ import threading
 from skdptune._exceptions import CheckpointError
 from skdptune._writing import sync_folder
 
-__all__ = ["Vault"]
+__all__ = ["Vault", "write_all"]
 
 _DIGEST = hashlib.sha256
 _HEAD = b"skdptune checkpoint 1\n"
@@ -34,6 +34,8 @@ class Vault:
     ----------
     path : str
         An existing folder.
+    made : bool
+        Whether it was made just now: then it gets the mode that the umask may have taken from it.
 
     Raises
     ------
@@ -41,7 +43,7 @@ class Vault:
         If the folder is a link, belongs to somebody else, or others may enter it.
     """
 
-    def __init__(self, path):
+    def __init__(self, path, made=False):
         self.path = os.path.abspath(path)
         try:
             self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -55,6 +57,9 @@ class Vault:
                 f"checkpoint {self.path!r} cannot be opened: {error.strerror}. Give a path that this user can reach."
             ) from None
         info = os.fstat(self.fd)
+        if made and info.st_uid == os.geteuid():
+            os.fchmod(self.fd, 0o700)
+            info = os.fstat(self.fd)
         if info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o077:
             os.close(self.fd)
             self.fd = None
@@ -70,24 +75,25 @@ class Vault:
         try:
             path = os.path.abspath(path)
             os.mkdir(path, 0o700)
+            made = True
             sync_folder(os.path.dirname(path))  # it must outlive a power cut, as what is written into it does
         except FileExistsError:
-            pass
+            made = False
         except OSError as error:
             raise CheckpointError(
                 f"checkpoint {path!r} cannot be made: {error.strerror}. Make its parent folder, or give another path."
             ) from None
-        return cls(path)
+        return cls(path, made)
 
-    def names(self):
-        """Return the names of all files, partial ones left out.
+    def names(self, partial=False):
+        """Return the names of all files, partial ones left out unless they are asked for.
 
         Raises
         ------
         CheckpointError
             If the disk fails.
         """
-        return sorted(name for name in self._entries() if not name.startswith(_PARTIAL))
+        return sorted(name for name in self._entries() if partial or not name.startswith(_PARTIAL))
 
     def _entries(self):
         try:
@@ -173,18 +179,23 @@ class Vault:
 
     def stage(self, name, body):
         """Store ``body`` beside its place, and return a handle for :meth:`place`, which then needs no more room."""
+        with self.staging(name) as (fd, staged):
+            write_all(fd, _HEAD + _DIGEST(body).digest() + body)
+        return staged
+
+    @contextlib.contextmanager
+    def staging(self, name):
+        """Yield a descriptor and a handle for :meth:`place`; what the block writes is flushed to the disk."""
         partial = f"{_PARTIAL}{os.getpid()}-{threading.get_ident()}-{name}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._or_without(partial):
-            fd = os.open(
-                partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.fd
-            )
+            fd = os.open(partial, flags, 0o600, dir_fd=self.fd)
             try:
-                os.fchmod(fd, 0o600)
-                write_all(fd, _HEAD + _DIGEST(body).digest() + body)
+                os.fchmod(fd, 0o600)  # whatever the umask has taken away
+                yield fd, partial
                 os.fsync(fd)
             finally:
                 os.close(fd)
-        return partial
 
     def place(self, staged, name):
         """Put what was staged into its place."""

@@ -76,8 +76,8 @@ def settle(record, store, floor):
     """Note in ``store`` that a run is over; return its record as it goes to the parent."""
     if record.failure == OVER:
         return record
-    if store is not None:
-        store.finish(record, floor)
+    if store is not None and not store.finish(record, floor):
+        return over(record.position)
     return record.delivered(floor, store is not None)
 
 

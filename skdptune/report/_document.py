@@ -3,13 +3,13 @@
 import math
 
 from skdptune._exceptions import SkdptuneError
-from skdptune._rounding import nats_up, percent_up, plain_as_given
+from skdptune._rounding import nats_up, percent_up, plain_as_given, significant_up
 from skdptune.model_selection._phrases import noise_in_words, run_count_in_words, scorer_in_words
-from skdptune.model_selection._spent import dearest, quantile
+from skdptune.model_selection._spent import LOUD, dearest, quantile
 from skdptune.report import _words
 from skdptune.report._meaning import attacker
 
-__all__ = ["FORMAT", "VERSION", "document", "jsonable"]
+__all__ = ["FORMAT", "VERSION", "document", "drowned", "jsonable"]
 
 FORMAT = "skdptune-privacy-report"
 VERSION = 1
@@ -60,6 +60,7 @@ def document(report):
         "score_noise": _score_noise(spent),
         "released": _released(spent),
         "published": _published(report.published),
+        "ledger": None if report.ledger is None else report.ledger.values,
         "never_published": [*(() if tries["certain"] else (_words.TRIES,)), *_words.NEVER_PUBLISHED],
         "assumptions": list(spent.assumptions),
         "not_covered": _not_covered(spent),
@@ -227,6 +228,7 @@ def _warnings(found):
             f"The protection is weak: the bound on an attacker's advantage is {percent_up(advantage)} "
             f"(epsilon {nats_up(found['epsilon'])})."
         )
+    warnings += _loud(found["score_noise"], found["test_score"])
     if n_rows is not None and delta * n_rows >= 1:
         warnings.append(
             f"delta = {plain_as_given(delta)} is not below 1 / {n_rows}: at such a delta even publishing a few people's"
@@ -238,6 +240,25 @@ def _warnings(found):
             "No assumptions are listed, so this price was not made by a search. It proves nothing by itself."
         )
     return warnings
+
+
+def drowned(spent):
+    """Return a warning, as a list, for each score of a PrivacySpent whose noise leaves little of it."""
+    return list(_loud(_score_noise(spent), _test_score(spent)))
+
+
+def _loud(score_noise, test_score):
+    parts = (
+        ("score of the best try", score_noise, "Which try won is close to chance, and so is its score"),
+        ("test score", test_score, "It says little about the model"),
+    )
+    for name, noise, so in parts:
+        deviation = None if noise is None else noise["standard_deviation"]
+        if deviation is not None and deviation >= LOUD:
+            yield (
+                f"The noise drowns the {name}: its standard deviation is {significant_up(deviation, 2)} of the score's "
+                f"range. {so}. The price is right all the same; more rows or a larger epsilon make a score of use."
+            )
 
 
 def jsonable(value):

@@ -1,7 +1,8 @@
 """Reports as a page, as a fragment for a notebook, and the short card of a price."""
 
-from skdptune._rounding import nats_up, plain_as_given
+from skdptune._rounding import as_given, nats_up, plain_as_given
 from skdptune.report._blocks import Bullets, Notice, Paragraph, Table, escape
+from skdptune.report._document import drowned
 from skdptune.report._style import CLASS, STYLE
 
 __all__ = ["card", "fragment", "page"]
@@ -44,6 +45,15 @@ def fragment(title, blocks, level=2):
     return f'<div class="{CLASS}"><style>{STYLE}</style>{heading}{inner}</div>'
 
 
+def _facts(spent):
+    """Return the facts of a price with its deltas written as the card's heading writes them."""
+    target = getattr(spent.settings, "target", None)
+    for name, text in spent.facts():
+        if name == "target":
+            text = text.replace(f"at delta {as_given(target[1])}", f"at delta {plain_as_given(target[1])}")
+        yield name, text
+
+
 def card(spent):
     """Return the short table of a :class:`PrivacySpent` as HTML, for a notebook.
 
@@ -62,11 +72,12 @@ def card(spent):
     blocks = []
     if spent.settings is not None and spent.settings.seeded:
         blocks.append(Notice("A seed was given (random_state): whoever knows it can undo the noise. Keep it secret."))
+    blocks += [Notice(text) for text in drowned(spent)]
     closed = f"closed form{'' if spent.test_score is None else ' for the search'}, for comparison"
     names = {"(closed form)": closed}
     rows = tuple((names.get(name, name), nats_up(value)) for name, value in prices)
     blocks.append(Table(f"Price at delta = {plain_as_given(delta)}, rounded up", ("", "epsilon"), rows, strong))
-    blocks.append(Table("How it was found", ("", ""), tuple(spent.facts()), kind="facts"))
+    blocks.append(Table("How it was found", ("", ""), tuple(_facts(spent)), kind="facts"))
     folded = [
         ("Assumptions", Bullets(tuple(spent.assumptions), numbered=True)),
         ("Scope", Paragraph(spent.scope)),

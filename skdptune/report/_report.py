@@ -11,6 +11,7 @@ from skdptune.model_selection._spent import PrivacySpent, check_delta
 from skdptune.report._blocks import markdown_escape
 from skdptune.report._document import document, jsonable
 from skdptune.report._html import fragment, page
+from skdptune.report._ledger import charged_to
 from skdptune.report._published import published_by
 from skdptune.report._view import sections
 
@@ -47,11 +48,16 @@ class PrivacyReport:
         nothing there that is not public.
     published : PrivateRandomSearchCV, optional
         The fitted search whose price this is: its ``best_params_`` and ``best_score_`` are then in the report. Both
-        were published by the fit, and the price covers them.
+        were published by the fit, and the price covers them. So is what the search's own ledger was charged.
+    ledger : PrivacyLedger, optional
+        The ledger that the search was charged to: the report then says what was charged, at the ledger's delta too, and
+        how the numbers belong together. Defaults to the ledger of ``published``.
 
     Raises
     ------
     InvalidTypeError, InvalidParameterError
+    LedgerError
+        If ``ledger`` cannot be read.
 
     Notes
     -----
@@ -89,6 +95,7 @@ class PrivacyReport:
     date: str | None = None
     notes: str | None = None
     published: object = None
+    ledger: object = None
 
     def __post_init__(self):
         check_instance(
@@ -100,13 +107,16 @@ class PrivacyReport:
                 raise invalid_type(name, "a str", value, "Write dates as text, e.g. date='2026-01-31'.")
         delta = check_delta(self.spent.default_delta if self.delta is None else self.delta)
         object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "ledger", charged_to(self.ledger, self.published, self.spent))
         object.__setattr__(self, "deltas", self._checked_deltas(delta))
-        object.__setattr__(self, "published", published_by(self.published, self.spent))
+        published = getattr(self.spent.test_score, "published", None) if self.published is None else self.published
+        object.__setattr__(self, "published", published_by(published, self.spent))
 
     def _checked_deltas(self, delta):
         given = self.deltas
         if given is None:
             given = (1e-5, 1e-7, 1e-9, 0.0) if delta == 0 else (delta, _tidy(delta / 10), _tidy(delta / 1000), 0.0)
+            given += () if self.ledger is None else (self.ledger.values["delta"],)
         elif isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
             raise invalid_type("deltas", "a sequence of numbers in [0, 1)", given)
         checked = {delta, *(check_delta(value) for value in given)}

@@ -51,6 +51,7 @@ def sections(found, curves):
         _guarantee(found),
         _attacker(found, curves),
         _prices(found),
+        *_ledger(found),
         _search(found),
         Section("What this does not cover", (Bullets(found["not_covered"]),)),
         _assumptions(found),
@@ -123,6 +124,8 @@ def _published(found):
         rows += [(entry["parameter"], entry["value"]) for entry in params or ()]
         score = "none: no try succeeded" if params is None else number(published["best_score"], 6)
         rows.append(("Score of the best try", score))
+    elif test is not None:
+        rows.append(("Best try", "its settings and its noisy score were released as well (published= shows them)"))
     if test is not None and test["score"] is not None:
         rows.append(("Test score", number(test["score"], 6)))
     caption = "The values that were released; scores as they came, with noise"
@@ -260,6 +263,47 @@ def _together(found, strong):
         Table("epsilon of the search, the test score and both together, rounded up", columns, rows, strong),
         Paragraph(text),
     )
+
+
+def _ledger(found):
+    """Say which ledger was charged how much, and why its numbers are not the headline's."""
+    ledger = found["ledger"]
+    if ledger is None:
+        return ()
+    endless = ledger["order"] == "inf"
+    at = plain_as_given(ledger["delta"])
+    rows = [
+        ("Data set", ledger["dataset"] or "not named"),
+        ("Ledger", ledger["identity"]),
+        ("Its budget", f"epsilon {as_given(ledger['epsilon'])} at delta {at}, for all it is ever charged together"),
+        ("It adds up", "epsilons and deltas" if endless else f"Renyi divergences at order {as_given(ledger['order'])}"),
+    ]
+    for entry in ledger["entries"]:
+        rows.append((f"Charged for the {entry['what']}", _charge(entry, ledger, endless)))
+        alone = f"epsilon {nats_up(float(entry['epsilon']))} at delta {at}"
+        rows.append((f"Price of the {entry['what']} by itself", alone))
+    why = (
+        "The numbers of the ledger and of this report do not contradict each other. A price is a curve: a smaller "
+        f"delta goes with a larger epsilon. This report reads it at delta = {plain_as_given(found['delta'])}, the "
+        f"ledger at its own, delta = {at}; both hold, and where the deltas are equal, so are the epsilons. What a "
+        "ledger adds up is the amount charged, in a unit whose sums hold also for searches that are chosen after "
+        "seeing the results of others. For everything charged to it together, its budget is the number to state."
+    )
+    if len(ledger["entries"]) == 1 and found["test_score"] is not None:
+        why += " The test score has no entry of its own."
+    table = Table("The ledger", ("", ""), tuple(rows), kind="facts")
+    return (Section("What the ledger was charged", (table, Paragraph(why))),)
+
+
+def _charge(entry, ledger, endless):
+    start = f"entry {entry['entry']}: "
+    if entry["method"] == "plan":
+        return f"{start}paid for by the plan that was registered"
+    if entry["method"] == "sole":
+        return f"{start}the whole budget, as the one charge that is ever made"
+    aside = f" and a delta of {plain_as_given(entry['delta_charged'])}" if entry["delta_charged"] else ""
+    charged = significant_up(float(entry["charged"]), 6)
+    return f"{start}epsilon {charged}{aside}" if endless else f"{start}{charged} nats at that order{aside}"
 
 
 def _search(found):

@@ -53,7 +53,8 @@ def as_run_count(n_iter):
     Raises
     ------
     InvalidTypeError, InvalidParameterError
-        For anything else.
+        For anything else; for a subclass of a distribution of this package that changes something of it, which would
+        be priced by what it inherits, whatever it draws. A law of one's own derives from RunCount and states all of it.
 
     Examples
     --------
@@ -62,8 +63,40 @@ def as_run_count(n_iter):
     TruncatedNegativeBinomial(mean=20.0, eta=2.0)
     """
     if isinstance(n_iter, RunCount):
-        return n_iter
+        return _as_priced(n_iter)
     if isinstance(n_iter, type) and issubclass(n_iter, RunCount):
         raise invalid_type("n_iter", _EXPECTED, n_iter, f"Call it, e.g. {n_iter.__name__}(...).")
     mean = check_real("n_iter", n_iter, low=1, advice=_ADVICE)
     return TruncatedNegativeBinomial(mean=mean, eta=2)
+
+
+# What a subclass may have without changing what is drawn or priced.
+_HARMLESS = frozenset(
+    "__abstractmethods__ __annotate__ __annotate_func__ __annotations__ __annotations_cache__ __dataclass_fields__ "
+    "__dataclass_params__ __delattr__ __dict__ __doc__ __eq__ __firstlineno__ __hash__ __init__ __init_subclass__ "
+    "__match_args__ __module__ __orig_bases__ __parameters__ __post_init__ __qualname__ __reduce__ __repr__ "
+    "__setattr__ __slots__ __static_attributes__ __str__ __weakref__ _abc_impl".split()
+)
+
+
+def _as_priced(run_count):
+    """Return a distribution of which what is drawn is what is priced, or refuse it."""
+    if isinstance(run_count, AtMost):
+        _as_priced(run_count.base)
+    lineage = type(run_count).__mro__
+    known = next((kind for kind in lineage if kind.__module__.partition(".")[0] == "skdptune"), RunCount)
+    if known is RunCount:
+        return run_count  # a law of one's own
+    fields = set(getattr(known, "__dataclass_fields__", ()))
+    inherited = (set(dir(known)) | fields | {"mean", "p_zero", "support_max", "__getattr__"}) - _HARMLESS
+    changed = {name for kind in lineage[: lineage.index(known)] for name in vars(kind)} & inherited
+    changed |= {name for name in vars(run_count) if name in inherited - fields and callable(vars(run_count)[name])}
+    if changed:
+        raise invalid_type(
+            "n_iter",
+            f"a {known.__name__} as it is",
+            run_count,
+            f"{type(run_count).__name__} changes {', '.join(sorted(changed))}, and what is drawn would not be what is "
+            "priced. Use Finite([...]) or FromScipy(...), or derive from RunCount and state the whole law.",
+        )
+    return run_count

@@ -5,6 +5,7 @@ The way of a score: ``row_scores`` (floats in [0, 1], whatever a subclass comput
 plus integer noise -> ``release`` (divided by the public number of rows, in natural units).
 """
 
+import copy
 import operator
 
 import numpy as np
@@ -86,7 +87,8 @@ class PrivateScorer(BaseEstimator):
     row's worth, and integer noise of that scale hides the row.
 
     To add a score, subclass, implement :meth:`row_scores`, and set ``minimum`` and ``maximum``, the
-    score (in natural units, greater is better) of a data set whose rows all score 0, or all 1.
+    score (in natural units, greater is better) of a data set whose rows all score 0, or all 1. A search refuses a
+    subclass that replaces :meth:`count` or :meth:`release`: these are what the price is of.
 
     Attributes
     ----------
@@ -145,8 +147,8 @@ class PrivateScorer(BaseEstimator):
         Returns
         -------
         ndarray of shape (n_rows,)
-            Non-finite entries count as 0; entries outside [0, 1] are clipped. An exception is the
-            run's failure.
+            Non-finite entries count as 0; entries outside [0, 1] are clipped. In a search, a row
+            on which it raises counts as 0.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement row_scores.")
 
@@ -213,7 +215,7 @@ class PrivateScorer(BaseEstimator):
             Between 0 and ``n_rows * resolution``; one row moves it by at most ``resolution``.
         """
         self.check()
-        steps = np.rint(self._sanitised(estimator, X, y) * self.resolution)
+        steps = np.rint(self.resolution * self._sanitised(estimator, X, y))
         # Integers from here on: a float sum could move by more than one row's worth.
         return int(steps.astype(np.int64).sum())
 
@@ -276,7 +278,8 @@ class PrivateScorer(BaseEstimator):
     def _sanitised(self, estimator, X, y):
         part = next(iter(X.values())) if type(X) is dict else X  # a dict of arrays, for nets
         n_rows = part.shape[0] if hasattr(part, "shape") else len(part)
-        scores = as_number_array("row_scores", self.row_scores(estimator, X, y))
+        # of a copy: what row_scores sets on itself (a range, a lattice) must not follow the rows
+        scores = as_number_array("row_scores", copy.copy(self).row_scores(estimator, X, y))
         check_shape("row_scores", scores, (n_rows,))
         # NaN and both infinities are the worst score: an infinite score must not win.
         return np.clip(np.where(np.isfinite(scores), scores, 0.0), 0.0, 1.0)

@@ -220,6 +220,10 @@ def as_score_noise(score_noise, training_curve):
     """
     expected = "'matched', a positive number of rows or a ScoreNoise"
     if isinstance(score_noise, ScoreNoise):
+        if type(score_noise) is not ScoreNoise:  # what it draws need not be what it is priced for
+            raise invalid_type(
+                "score_noise", f"{expected} itself, not of a subclass", score_noise, "Use ScoreNoise.geometric(...)."
+            )
         if score_noise.kind == "none":
             raise invalid_value("score_noise", f"{expected} that is not none", score_noise, _SET_IT)
         return score_noise

@@ -120,6 +120,17 @@ def _refuse_callable(scoring):
         )
 
 
+def _refuse_restated(scorer):
+    """Refuse a scorer that counts or releases in its own way: the price is that of PrivateScorer's."""
+    for name in ("count", "release", "_sanitised", "_natural"):
+        if name in vars(scorer) or getattr(type(scorer), name) is not getattr(PrivateScorer, name):
+            raise ScoringRefusedError(
+                f"scoring ({type(scorer).__name__}) must leave {name} as PrivateScorer has it; it defines its own, and "
+                "what that would release has no price. Implement row_scores, set resolution, minimum and maximum, and "
+                f"remove {name}."
+            )
+
+
 def _default(estimator):
     name = type(estimator).__name__
     kind = estimator_kind(estimator)
@@ -159,7 +170,7 @@ def resolve_private_scorer(scoring, estimator, classes=None):
     ------
     ScoringRefusedError
         For every other scikit-learn score, several scores, and callables: with the reason and what
-        to use instead.
+        to use instead. For a subclass of PrivateScorer that replaces ``count`` or ``release``.
     InvalidParameterError, InvalidTypeError
         If the scorer's own parameters are out of range.
 
@@ -187,6 +198,7 @@ def resolve_private_scorer(scoring, estimator, classes=None):
         raise ScoringRefusedError(
             f"scoring must be None, 'accuracy' or a PrivateScorer; got {describe(scoring)}."
         )
+    _refuse_restated(scorer)
     scorer.check(classes)
     scorer.check_estimator(estimator)
     return scorer

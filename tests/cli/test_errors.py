@@ -27,7 +27,7 @@ PRICE = "price gaussian --noise-multiplier 3 --mean 4 --delta 1e-5"
         ("price gaussian --mean 4 --delta 1e-5", "required: --noise-multiplier"),
         ("price gaussian --noise-multiplier x --mean 4 --delta 1e-5", "a number or a fraction such as 256/60000"),
         ("price gaussian --noise-multiplier 1/0 --mean 4 --delta 1e-5", "a number or a fraction"),
-        ("price gaussian --noise-multiplier -1 --mean 4 --delta 1e-5", "noise_multiplier must be a real number"),
+        ("price gaussian --noise-multiplier -1 --mean 4 --delta 1e-5", "--noise-multiplier must not be negative"),
         ("price gaussian --noise-multiplier nan --mean 4 --delta 1e-5", "a finite number is needed; got 'nan'"),
         ("price gaussian --noise-multiplier 1e400 --mean 4 --delta 1e-5", "a finite number is needed; got '1e400'"),
         ("price gaussian --noise-multiplier 3 --mean 4 --delta 1e-400", "'1e-400' is too small for this computer"),
@@ -51,8 +51,13 @@ PRICE = "price gaussian --noise-multiplier 3 --mean 4 --delta 1e-5"
         (f"price pure --epsilon 1 --delta 0 --run-count-json {'{' * 800}", "must nest at most 50 distributions"),
         ("price pure --epsilon 1 --delta 0 --run-count-json [] --mean 4", "--run-count-json says all of it"),
         ("price pure --epsilon 1 --delta 0 --run-count-json []", "must be a dictionary made by to_dict"),
-        ("price dp-sgd --noise-multiplier 1 --sample-rate 2 --steps 9 --mean 4 --delta 0", "sample_rate must be"),
+        ("price dp-sgd --noise-multiplier 1 --sample-rate 2 --steps 9 --mean 4 --delta 0", "error: --sample-rate"),
         ("plan gaussian --delta 1e-5", "plan needs --target, or --noise-multiplier, or both; got neither"),
+        ("plan gaussian --target 1 --delta 1e-5 --expected-quantile 1.2", "error: --expected-quantile must be"),
+        ("plan gaussian --target 1 --delta 1e-5 --success-share 2", "error: --success-share must be"),
+        ("plan gaussian --target 1 --delta 1e-5 --max-runs-99 0", "error: --max-runs-99 must be"),
+        ("plan gaussian --target 1 --delta 1e-5 --means 0.5", "error: --means must be"),
+        ("price gaussian --noise-multiplier 0 --mean 4 --delta 1e-5", "error: --noise-multiplier must be"),
         ("plan gaussian --target 0 --delta 1e-5", "--target must be a real number in (0"),
         ("plan gaussian --noise-multiplier 3 --delta 1e-5 --run-counts fixed", "fixed has no mean to choose"),
         ("calibrate gaussian --target 2 --mean 4 --delta 1e-5 --noise-multiplier 3", "unrecognized arguments"),
@@ -71,6 +76,26 @@ def test_wrong_arguments_end_in_one_line_and_code_2(ask, line, says):
     assert found.err.startswith("skdptune: error: ")
     assert found.err.count("\n") == 1
     assert says in found.err
+
+
+@pytest.mark.parametrize("wrong", ["--delta 2", "--delta 1e-5 --limit -1", "--delta 1e-5 --noise-multiplier -1"])
+def test_wrong_numbers_are_named_before_anything_heavy_is_loaded(wrong):
+    line = f"price gaussian --noise-multiplier 3 --mean 10 {wrong}"
+    code = (
+        "import sys; from skdptune.__main__ import main; code = main(sys.argv[1:]); "
+        "assert 'numpy' not in sys.modules and 'scipy' not in sys.modules; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *line.split()], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("skdptune: error: --"), done.stderr
+
+
+def test_no_answer_speaks_python(ask):
+    """Reasons come from the library, whose advice is for those who call it."""
+    found = ask("price zcdp --rho 0.1 --mean 10 --delta 0 --json")
+    assert "method=" not in found.out and "no dominating pair" in found.out
+    found = ask("price pure --epsilon 1 --delta 0 --run-count poisson --mean 0.5")
+    assert "method=" not in found.out and "raise the mean" in found.out
 
 
 def test_refusals_are_code_1(ask):

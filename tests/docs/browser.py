@@ -117,6 +117,32 @@ for (const cell of document.querySelectorAll('table td, table th')) {
 return found;
 """
 
+# Text of one cell that runs into the next one.
+OVERLAPS = r"""
+const found = [];
+for (const cell of document.querySelectorAll('table td')) {
+  const limit = cell.getBoundingClientRect().right + 1;
+  for (const inner of cell.querySelectorAll('p, code')) {
+    const out = [...inner.getClientRects()].some(r => r.width > 0 && r.right > limit);
+    if (out) found.push(inner.textContent.slice(0, 40));
+  }
+}
+return found;
+"""
+
+# Options of the command line (``--mean``) that are broken at a hyphen.
+BROKEN_OPTIONS = r"""
+return [...document.querySelectorAll('section#command-line :not(pre) > code span.pre')]
+  .filter(e => e.textContent.startsWith('--') && e.getClientRects().length > 1).map(e => e.textContent);
+"""
+
+# Names in the list beside a page that are cut off at its edge.
+CUT_NAMES = r"""
+return [...document.querySelectorAll('.bd-sidebar-secondary .page-toc a')]
+  .filter(e => e.checkVisibility() && [e, ...e.querySelectorAll('*')]
+    .some(i => i.getBoundingClientRect().right > document.documentElement.clientWidth + 1)).map(e => e.textContent);
+"""
+
 # A formula and its number must not lie on one another, nor a formula reach out of its own box.
 FORMULAS = r"""
 const found = [];

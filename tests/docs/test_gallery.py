@@ -29,3 +29,12 @@ def test_a_script_that_is_not_run_has_a_picture():
         text = (ROOT / "examples" / f"{name}.py").read_text()
         picture = re.search(r"# sphinx_gallery_thumbnail_path = '([\w/.]+)'", text).group(1)
         assert (ROOT / "doc" / picture).exists()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_page_does_not_start_with_an_empty_box(name):
+    """A remark for the gallery between the docstring and the first text would be a block of code without code."""
+    text = (ROOT / "examples" / f"{name}.py").read_text()
+    docstring, first = re.match(r'("""|\'\'\').*?\1\n', text, re.DOTALL), text.index("\n# %%")
+    between = text[docstring.end() : first].strip().splitlines()
+    assert not between or any(line and not line.startswith("#") for line in between), between

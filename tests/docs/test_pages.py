@@ -36,6 +36,8 @@ PAGES = {
     "api index": "/api.html",
     "module": "/generated/skdptune.model_selection.html",
     "adapters": "/adapters.html",
+    "choosing": "/choosing.html",
+    "command line": "/command_line.html",
     "examples": "/auto_examples/index.html",
     "notebook": "/notebook.html",
 }
@@ -140,6 +142,8 @@ def test_page(driver, site, page, size, scheme):
     assert not pale, "\n".join(pale[:20])
     broken = driver.execute_script(browser.BROKEN_WORDS)
     assert not broken, broken[:20]
+    for each in (browser.OVERLAPS, browser.BROKEN_OPTIONS, browser.CUT_NAMES):
+        assert not driver.execute_script(each), each
     assert not driver.execute_script(browser.FORMULAS)
     assert not driver.execute_script(browser.UNDESCRIBED)
     elsewhere = [u for u in browser.requested(driver) if not u.startswith((site, "data:", "blob:", "about:", "chrome"))]

@@ -17,6 +17,8 @@ class _Laplace(BaseEstimator):
 class PrivateMajority(ClassifierMixin, _Laplace):
     """Predicts the label with the largest noisy count; one row moves one count by at most 1."""
 
+    published_attributes = ("classes_", "counts_", "n_features_in_", "feature_names_in_")
+
     def __init__(self, scale=1.0, random_state=None):
         self.scale = scale
         self.random_state = random_state

@@ -62,19 +62,39 @@ def test_one_row_cannot_make_the_runs_fail(rows):
 def test_one_row_moves_the_count_by_its_own_share(rows):
     X, y = rows
     model = Picky().fit(X, y)
-    scorer, classes = AccuracyScorer(), np.array([0, 1])
-    clean = total_count(scorer, model, X, y, classes)
+    scorer = AccuracyScorer()
+    clean = total_count(scorer, model, X, y)
     X[7, 1] = 1e39
-    assert abs(total_count(scorer, model, X, y, classes) - clean) <= scorer.resolution
+    assert abs(total_count(scorer, model, X, y) - clean) <= scorer.resolution
 
 
-def test_a_model_that_always_raises_is_a_failed_run(rows):
+def test_a_model_that_always_raises_scores_worst_and_is_told_from_made_up_rows(rows):
     class Broken(GaussianToy):
         def predict(self, X):
-            raise ValueError("broken")
+            raise ValueError("cell 4711")
 
-    with pytest.raises(AllRunsFailedError):
-        search_over(Broken(), n_iter=Fixed(2)).fit(*rows)
+    broken = Broken().fit(*rows)
+    assert total_count(AccuracyScorer(), broken, *rows) == 0  # as where no row is scored: failing would tell
+    with pytest.warns(UserWarning, match="raised ValueError on every row made up") as caught:
+        search = search_over(Broken(), n_iter=Fixed(2)).fit(*rows)
+    assert search.best_params_ is not None and "4711" not in str(caught[0].message)
+    assert caught[0].filename == __file__
+
+
+class Years(GaussianToy):
+    """Cannot predict the rows that are made up, and one that is not."""
+
+    def predict(self, X):
+        if (np.asarray(X) < 1900).any():
+            raise ValueError("no year")
+        return super().predict(X)
+
+
+def test_no_row_makes_a_run_fail_of_a_model_that_raises_on_made_up_rows(rows):
+    X, y = np.full((40, 1), 1980.0), np.arange(40) % 2
+    X[35] = 17
+    with pytest.warns(UserWarning, match="on every row made up"):
+        search_over(Years(), n_iter=Fixed(2), cv=[(np.arange(30), np.arange(30, 40))]).fit(X, y)
 
 
 def test_one_cell_of_a_transformed_row_cannot_make_the_runs_fail(rows):

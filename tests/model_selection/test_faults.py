@@ -350,8 +350,9 @@ def test_a_finished_try_whose_record_was_lost_is_run_again_unless_it_was_kept(tm
         folder = tmp_path / str(keeps_best)
         folder.mkdir(mode=0o700)
         vault = _vault.Vault(folder)
-        _store.Store.lay_out(vault, "token", 2)
-        store = _store.Store(_store.StoreRef(str(folder), "token", keeps_best), vault)
+        ref = _store.StoreRef(str(folder), "token", keeps_best)
+        _store.Store.lay_out(vault, ref, 2)
+        store = _store.Store(ref, vault)
         assert store.start(0)
         store.finish(record)
         assert store.start(0) is not keeps_best

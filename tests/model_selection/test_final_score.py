@@ -17,8 +17,9 @@ from skdptune.exceptions import (
     InvalidTypeError,
     ScoringRefusedError,
 )
-from skdptune.model_selection import IndependentHoldout, release_test_score
+from skdptune.model_selection import IndependentHoldout, _final_score, release_test_score
 from skdptune.model_selection._assumptions import Released, beside_test_score
+from skdptune.model_selection._runs import total_count
 from skdptune.scoring import ScoreNoise, WeightedAccuracyScorer
 
 
@@ -117,11 +118,11 @@ def test_score_is_the_accuracy_plus_noise():
 def test_one_bad_row_moves_the_count_by_one(search, monkeypatch):
     totals = []
 
-    def release(self, total, n, noise, seed=None, multiplicity=1):
-        totals.append(total)
-        return 0.0
+    def counted(*args):
+        totals.append(total_count(*args))
+        return totals[-1]
 
-    monkeypatch.setattr(type(search.scorer_), "release", release)
+    monkeypatch.setattr(_final_score, "total_count", counted)
     X, y = rows(60, 3)
     release_test_score(search, X, y)
     X = X.copy()
@@ -227,7 +228,7 @@ def test_nothing_about_the_rows_is_kept(search):
     X, y = rows(50)
     released = release_test_score(search, X, y)
     own = {"score", "n_rows", "noise", "scorer", "curve", "total", "assumptions"}
-    assert set(vars(released)) == own | {"search_spent"}
+    assert set(vars(released)) == own | {"search_spent", "published"}
     assert released.search_spent is search.privacy_spent_
 
 

@@ -1,5 +1,6 @@
 """Dummy tries and fixed times: nothing of the drawn number shows in how much is done, and nothing else changes."""
 
+import os
 import time
 import warnings
 
@@ -12,7 +13,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 
 from skdptune import PrivateRandomSearchCV
 from skdptune._exceptions import InvalidParameterError
-from skdptune.model_selection import FixedTimeError, PaddedRandomSearchCV, _padding, fixed_time
+from skdptune.model_selection import FixedTimeError, PaddedRandomSearchCV, _cells, _padding, _runs, fixed_time
+from skdptune.model_selection._engine import Runner
+from skdptune.model_selection._read_only import size_of
 from skdptune.run_counts import AtMost, Finite, Geometric, Logarithmic
 from skdptune.scoring import AbsoluteErrorScorer
 
@@ -105,6 +108,33 @@ def test_result_price_and_attributes_are_those_of_the_plain_search():
     assert padded.privacy_spent_.epsilon(1e-5) == plain.privacy_spent_.epsilon(1e-5)
     assert sorted(vars(padded)) == sorted(vars(plain))
     assert clone(padded).get_params().keys() == plain.get_params().keys()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="time-outs need process groups")
+@pytest.mark.parametrize("params", [{"run_timeout": 60.0}, {"n_jobs": 2}])
+def test_tries_and_dummies_share_workers_and_nothing_waits_between_them(monkeypatch, params):
+    sizes, started = [], []
+    best, cell = Runner.best, _cells._Cell
+
+    def counted(self, plan, data, seeds, **options):
+        sizes.append(len(seeds))
+        return best(self, plan, data, seeds, **options)
+
+    monkeypatch.setattr(Runner, "best", counted)
+    monkeypatch.setattr(_cells, "_Cell", lambda *args: started.append(1) or cell(*args))
+    X, y = table("array"), np.array(LABELS)[np.arange(60) % 2]
+    for drawn in (0, 2):
+        run_count = Finite({drawn: 1 - 1e-12, 3: 1e-12})
+        with joblib.parallel_config("threading" if "n_jobs" in params else "loky"):
+            made = fitted(search(n_iter=run_count, random_state=5, **params), X, y)
+        assert (made.best_params_ is None) == (drawn == 0)
+    assert sizes == [3, 3] and len(started) == (2 if "run_timeout" in params else 0)
+
+
+def test_the_rows_of_dummies_count_for_the_room_they_take():
+    X, y = table("array"), np.array(LABELS)[np.arange(60) % 2]
+    real = _runs.RunData.cut(X, y, [(np.arange(50), np.arange(50, 60))], 1, None, None)
+    assert size_of(_padding._PaddedData(real, real, 1)) == 2 * size_of(real) >= 2 * X.nbytes
 
 
 def test_a_checkpoint_is_refused_because_a_resume_would_tell(tmp_path):

@@ -76,12 +76,15 @@ class Talks(GaussianToy):
         return super().__getstate__()
 
 def seed():
+    import skdptune.model_selection._worker, tests.candidates.toys  # to import rich draws from random, once a process
     np.random.seed(5), random.seed(5), time.sleep(0.5)
     return os.getpid()
 
 def draw(i):
     os.write(1, f"task {i}\\n".encode())
-    return np.random.normal(), random.random(), str(np.geterr()), np.random.seed(5), random.seed(5)
+    found = np.random.normal(), random.random(), str(np.geterr())
+    np.random.seed(5), random.seed(5)
+    return found, os.getpid()
 
 def mark(text):
     sys.stdout.flush()
@@ -90,15 +93,16 @@ def mark(text):
 _readiness._PATIENCE = 30.0  # on a machine that is busy with other tests
 with joblib.parallel_config("loky", n_jobs=2):
     if sys.argv[1] == "used":
-        while len(set(joblib.Parallel()(joblib.delayed(seed)() for i in range(2)))) < 2:
+        while len(pids := set(joblib.Parallel()(joblib.delayed(seed)() for i in range(2)))) < 2:
             pass  # until both workers are there and each has had one
+        print("seeded", sorted(pids))
     search(1, Talks)
     for tries in (1, 40):
         mark("begin")
         search(tries, Talks)
         mark("end")
     found = joblib.Parallel()(joblib.delayed(draw)(i) for i in range(4))
-print(len({str(each) for each in found}))
+print(*found, len({each for each, _ in found}), sep="\\n")
 """
 
 
@@ -110,7 +114,7 @@ def test_workers_are_given_back_as_they_were_and_say_nothing_meanwhile(pool):
     after = printed.rpartition("end")[2].splitlines()
     assert sorted(line for line in after if line.startswith("task")) == [f"task {i}" for i in range(4)]
     if pool == "used":
-        assert after[-1] == "1"  # every worker draws as it was seeded before the searches
+        assert after[-1] == "1", printed  # every worker draws as it was seeded before the searches
 
 
 @pytest.mark.parametrize("value", [True, "3", float("nan"), float("inf"), 0, -1.0, 1e300, 10**400, 3e9])

@@ -1,9 +1,11 @@
 """A worker that stays, and searches that come back to it from other folders or after their files were removed."""
 
 import errno
-import multiprocessing
+import multiprocessing.synchronize
 import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,7 @@ from skdptune.model_selection import _checkpoint, _store, _vault
 from skdptune.model_selection._readiness import make_ready
 from skdptune.run_counts import Fixed
 from tests.candidates.toys import GaussianToy
-from tests.model_selection.checkpoint_tools import MARKS, Ledger, X, Y, interrupt, search
+from tests.model_selection.checkpoint_tools import MARKS, Ledger, X, Y, environment, interrupt, search
 
 pytestmark = MARKS
 
@@ -28,9 +30,10 @@ def folder(tmp_path):
 
 def laid_out(folder, token="token"):
     vault = _vault.Vault.make(folder)
-    _store.Store.lay_out(vault, token, 6)
+    ref = _store.StoreRef(folder, token, True)
+    _store.Store.lay_out(vault, ref, 6)
     vault.close()
-    return _store.StoreRef(folder, token, True)
+    return ref
 
 
 def test_marks_that_were_removed_and_made_anew_are_not_answered_from_memory(folder):
@@ -48,11 +51,12 @@ def test_a_copy_of_a_folder_is_opened_where_it_is(folder, tmp_path):
     os.chmod(copy, 0o700)
     first = _store.open_store(ref)
     first.start(1)
-    second = _store.open_store(_store.StoreRef(copy, ref.token, True))
+    taken = _store.Store(_store.StoreRef(copy, ref.token, True, ref.sitting)).taken_over(6)
+    second = _store.open_store(taken.ref)
     second.start(2)
     shutil.rmtree(folder)
-    assert second.mark(1).starts == 0 and second.mark(2).starts == 1
-    assert _store.open_store(_store.StoreRef(copy, ref.token, True)).mark(2).starts == 1
+    assert second is not first and second.mark(1).starts == 0 and second.mark(2).starts == 1
+    assert taken.mark(2).starts == 1
 
 
 def test_a_worker_closes_what_it_has_opened_and_not_what_it_was_given(folder):
@@ -94,18 +98,31 @@ def test_lokys_workers_hold_no_removed_checkpoint_open(folder):
 # ---------------------------------------------------------------- before anything is spent
 
 
-@pytest.mark.parametrize("params", [{"n_jobs": 2}, {"run_timeout": 60.0}])
+@pytest.mark.parametrize("params", [{"n_jobs": 2}, {"n_jobs": 2, "run_timeout": 60.0}])
 def test_no_room_for_semaphores_is_told_before_the_charge(monkeypatch, params):
-    def full(*arguments):
+    def full(*arguments, **options):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(multiprocessing, "Semaphore", full)
+    monkeypatch.setattr(multiprocessing.synchronize, "Semaphore", full)
     ledger = Ledger()
     made = PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}, n_iter=Fixed(2), ledger=ledger, **params)
     with pytest.raises(TransportError, match="No space left.*Make room in /dev/shm.*Nothing was spent"):
         made.fit(X, Y)
     assert ledger.charges == 0
-    make_ready(PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}))  # one after the other: none are needed
+    for one in ({}, {"run_timeout": 60.0}):  # one after the other: none are needed
+        make_ready(PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}, **one))
+
+
+def test_looking_for_semaphores_leaves_the_start_method_to_the_user():
+    code = """
+import multiprocessing, sklearn.base
+from skdptune import PrivateRandomSearchCV
+from skdptune.model_selection._readiness import make_ready
+make_ready(PrivateRandomSearchCV(sklearn.base.BaseEstimator(), {}, n_jobs=2))
+multiprocessing.set_start_method("spawn")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
 
 
 # ---------------------------------------------------------------- what must stay the same

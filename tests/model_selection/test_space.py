@@ -98,3 +98,11 @@ def test_seeds_of_the_template_do_not_reach_the_candidates():
 def test_small_spaces_are_checked_in_full():
     space = ParamSpace({"a": [1, 2, 3], "b": [4, 5]})
     assert len(list(space.check_settings())) == 6
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_discrete_distribution_off_the_integers_is_refused(listed):
+    listing = scipy.stats.rv_discrete(values=([1.5, 3.0], [0.5, 0.5]))
+    frozen = listing() if listed else scipy.stats.randint(2, 4, loc=0.5)
+    with pytest.raises(InvalidParameterError, match="must have integer values.*Pass a list of values"):
+        ParamSpace({"s": frozen})

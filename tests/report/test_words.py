@@ -109,3 +109,8 @@ def test_a_test_score_is_shown_and_prints_in_few_lines():
     assert str(both).splitlines()[1].startswith("  test score") and "Released test score" in both._repr_html_()
     with pytest.raises(InvalidParameterError, match="delta must be given"):
         both.epsilon()
+
+
+def test_a_card_writes_its_deltas_alike():
+    spent = search(Level(), {"random_state": [None]}, epsilon=2.0, delta=1e-6).privacy_cost(ROWS)
+    assert "at delta 0.000001" in card(spent) and "1e-06" not in card(spent)

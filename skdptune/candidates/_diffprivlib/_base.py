@@ -257,9 +257,15 @@ class DiffprivlibAdapter(CandidateAdapter):
             setattr(model, name, copy.deepcopy(outputs[name]))
         return model
 
+    def made_finite(self, X):
+        return X  # fit takes infinite and missing values
+
     def transform_released(self, fitted, X):
         """Return the transformed rows; ``fitted`` holds private outputs only, and answers for every row."""
-        return fitted.transform(X)
+        rows = fitted.transform(X)
+        if fitted.names is not None and hasattr(rows, "columns"):  # named as the published model names them
+            rows.columns = list(self.publish(fitted).get_feature_names_out())
+        return rows
 
     def publish(self, fitted):
         """Return a new diffprivlib model with the allow-listed outputs of ``fitted`` and nothing else."""

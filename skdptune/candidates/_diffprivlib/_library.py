@@ -10,7 +10,8 @@ __all__ = ["VETTED_VERSION", "fresh_accountant", "require_diffprivlib"]
 
 VETTED_VERSION = "0.6.6"
 _INSTALL = (
-    f"pip install 'diffprivlib=={VETTED_VERSION}' 'scikit-learn<1.8' (the extra skdptune[diffprivlib])"
+    f"pip install 'diffprivlib=={VETTED_VERSION}' 'scikit-learn<1.8' (or pip install '.[diffprivlib]' in a clone of "
+    "the project)"
 )
 
 
@@ -30,7 +31,8 @@ def _complaint(diffprivlib, sklearn):
     True
     >>> print(_complaint("0.6.6", "1.9.1"))
     diffprivlib 0.6.6 needs scikit-learn < 1.8 (its constructors break on 1.8 and its import on 1.9); \
-got scikit-learn 1.9.1: pip install 'diffprivlib==0.6.6' 'scikit-learn<1.8' (the extra skdptune[diffprivlib]).
+got scikit-learn 1.9.1: pip install 'diffprivlib==0.6.6' 'scikit-learn<1.8' (or pip install \
+'.[diffprivlib]' in a clone of the project).
     """
     if diffprivlib is None:
         return f"diffprivlib is needed for this candidate and is not installed: {_INSTALL}."

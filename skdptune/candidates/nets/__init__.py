@@ -1,6 +1,7 @@
 """Neural nets trained by DP-SGD: skorch nets over Opacus as candidates of a search.
 
-Needs torch, skorch and opacus (``pip install skdptune[nets]``); they are loaded here and nowhere else.
+Needs torch, skorch and opacus (``pip install '.[nets]'`` in a clone of the project); they are loaded here and nowhere
+else.
 
 Reading order: ``_terms`` (what a training is, in numbers), ``_engine`` (the loop), ``_per_sample`` and
 ``_noise`` (its two halves), ``_dry_run`` and ``_checks`` (what is refused), ``_estimators``, ``_adapter``.
@@ -13,9 +14,13 @@ try:
     import skorch  # noqa: F401
     import torch  # noqa: F401
 except ImportError as error:  # pragma: no cover
+    from importlib.util import find_spec
+
+    missing = [name for name in ("torch", "skorch", "opacus") if find_spec(name) is None] or [str(error.name or error)]
     raise MissingDependencyError(
-        f"skdptune.candidates.nets needs torch, skorch and opacus; {error.name} is missing: "
-        "pip install 'skdptune[nets]'."
+        f"skdptune.candidates.nets needs torch, skorch and opacus; what cannot be imported: {', '.join(missing)}. Take "
+        "torch's build for the CPU first, unless you have a GPU (pip install torch --index-url "
+        "https://download.pytorch.org/whl/cpu), then pip install '.[nets]' in a clone of the project."
     ) from error
 
 from skdptune.candidates.nets._adapter import NetAdapter, vouch_for

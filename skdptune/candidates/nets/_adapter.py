@@ -89,30 +89,52 @@ class NetAdapter(CandidateAdapter):
             "Gaussian noise of the nets is drawn and added in floating point, from generators of 256 bits (on a GPU: "
             "two 126-bit keys per draw) that are not cryptographic.",
         ]
-        if not self._built_of_known_layers():
-            if net.grad_sample_mode in TOGETHER:
-                sentences.append(
-                    f"The module and criterion of {self.name} treat each row by itself: checked on random rows, not "
-                    "proved (grad_sample_mode='rows' makes it so by construction)."
-                )
+        known, apart = self._built_of_known_layers(), net.grad_sample_mode == "rows"
+        if not known:
+            sentences += self._of_own_code()
+        if not apart and (not known or callable(net.predict_nonlinearity)):
             sentences.append(
-                f"The code of the module and criterion of {self.name} keeps nothing from one call to the next, inside "
-                "or outside: in what copies share, globals, closures, class attributes, files, or generators other "
-                "than the global ones of torch, Python and numpy."
+                f"Predictions of {self.name} (its module in eval mode, predict_nonlinearity) treat each row by itself: "
+                "checked on random rows, not proved (grad_sample_mode='rows' makes it so by construction)."
             )
-            if net.grad_sample_mode in ("auto", "functorch"):
-                sentences.append(
-                    f"Under torch.func.vmap the code of the module and criterion of {self.name} catches no error, "
-                    "reads no tensor as text and brings no batching rule: each would see all rows of a batch "
-                    "(grad_sample_mode='rows' needs no such assumption)."
-                )
-        if relation == "add-remove" and net.grad_sample_mode != "rows":  # there a row's batch is the row
+        if relation == "add-remove" and not apart:  # there a row's batch is the row
             sentences.append(
                 "torch's kernels compute each row's own gradient to the same bits in a batch of one row more or less."
             )
         if net.n_samples is not None:
             sentences.append(f"n_samples={net.n_samples} is a public guess of the number of training rows.")
         return tuple(sentences)
+
+    def _of_own_code(self):
+        """Return what is assumed of code that is not known."""
+        mode, what = self.estimator.grad_sample_mode, f"the module and criterion of {self.name}"
+        if mode in TOGETHER:
+            yield (
+                f"T{what[1:]} treat each row by itself: checked on random rows, not proved "
+                "(grad_sample_mode='rows' makes it so by construction)."
+            )
+        yield (
+            f"The code of {what} keeps nothing from one call to the next, inside or outside: in what copies share, "
+            "globals, closures, class attributes, files, or generators other than the global ones of torch, Python and "
+            "numpy."
+        )
+        if mode != "rows":
+            yield (
+                f"The code of {what} draws random numbers for each row by itself, with torch: none from Python's or "
+                "numpy's generators in any step, as was seen on random rows (grad_sample_mode='rows' needs no such "
+                "assumption)."
+            )
+            yield (
+                f"Whether the code of {what} raises an error for a row depends on that row and its own random numbers "
+                "alone, and it raises none for a few made-up rows (normals; zeros and ones where numbers are whole), "
+                "which take the places of others in a batch that failed (grad_sample_mode='rows' needs no such "
+                "assumption)."
+            )
+        if mode in ("auto", "functorch"):
+            yield (
+                f"Under torch.func.vmap the code of {what} catches no error, reads no tensor as text and brings no "
+                "batching rule: each would see all rows of a batch (grad_sample_mode='rows' needs no such assumption)."
+            )
 
     def fit(self, X, y, *, classes, seed):
         """Train a clone; returns a net whose only trained content are its private weights."""

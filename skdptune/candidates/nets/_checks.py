@@ -1,21 +1,25 @@
 """What is refused before a row is read, and by what it can be replaced. Sees parameters only."""
 
+import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import UninitializedParameter, is_lazy
+from torch.nn.utils.parametrize import is_parametrized
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, InvalidTypeError
 from skdptune._validation import check_choice, check_integer, check_real, invalid_type, invalid_value
 from skdptune.candidates.nets._callbacks import check_callbacks
 from skdptune.candidates.nets._catches import check_catches
 from skdptune.candidates.nets._copies import check_copies
-from skdptune.candidates.nets._known import TOGETHER, is_known
+from skdptune.candidates.nets._known import TOGETHER, has_global_hooks, is_known
 from skdptune.candidates.nets._losses import build_criterion
 from skdptune.candidates.nets._per_sample import MODES
 from skdptune.candidates.nets._rows import input_dtype_of
 
-__all__ = ["PREFIXES", "check_code", "check_module", "check_net", "check_parameters", "is_component_param"]
+__all__ = [
+    "PREFIXES", "as_bounds", "check_code", "check_module", "check_net", "check_parameters", "is_component_param",
+]  # fmt: skip
 
 PREFIXES = ("module__", "criterion__", "optimizer__")
 
@@ -84,6 +88,7 @@ def check_net(net):
         _check_param_name(net, name)
     _check_fixed(net)
     _check_numbers(net)
+    _check_can_be_pickled(net)
     check_callbacks(net)
     _check_optimizer(net)
     build_criterion(net)
@@ -100,6 +105,17 @@ def _check_fixed(net):
             raise CandidateRefusedError(f"{name} of {type(net).__name__} must be {only}; got {came}: {advice}.")
 
 
+def _check_can_be_pickled(net):
+    """Refuse instances that would train, and then could not be stored or sent to a worker."""
+    for name, value in net.get_params().items():
+        if isinstance(value, torch.nn.Module) and any(map(is_parametrized, value.modules())):
+            raise CandidateRefusedError(
+                f"{name} of {type(net).__name__} must be one that can be pickled; got an instance with "
+                "parametrizations (weight_norm, spectral_norm, orthogonal), which cannot. Pass the function that makes "
+                "it: def make(): return ..."
+            )
+
+
 def _check_numbers(net):
     check_choice("clipping", net.clipping, ("flat", "per_layer"), _clipping_advice(net))
     check_choice("grad_sample_mode", net.grad_sample_mode, ("auto", *MODES))
@@ -107,7 +123,7 @@ def _check_numbers(net):
         raise InvalidParameterError(
             "clipping must be 'flat' with grad_sample_mode='ghost'; got 'per_layer'. Use grad_sample_mode='hooks'."
         )
-    norms = net.max_grad_norm
+    norms = as_bounds(net.max_grad_norm)
     if isinstance(norms, (list, tuple)):
         if net.clipping != "per_layer" or not norms:
             raise invalid_type(
@@ -126,6 +142,11 @@ def _check_numbers(net):
         torch.device(net.device)
     except (RuntimeError, TypeError):
         raise invalid_type("device", "a torch device such as 'cpu' or 'cuda'", net.device) from None
+
+
+def as_bounds(norms):
+    """Return ``max_grad_norm`` with an array as a list."""
+    return norms.tolist() if isinstance(norms, np.ndarray) else norms
 
 
 def _clipping_advice(net):
@@ -163,6 +184,11 @@ def _check_optimizer(net):
 def check_module(net, module):
     """Refuse layers that mix rows, carry state, or have no per-row gradients."""
     kind = type(net).__name__
+    if has_global_hooks():
+        raise CandidateRefusedError(
+            f"module of {kind} must run without hooks; some are laid on all modules of the process "
+            "(torch.nn.modules.module.register_module_forward_hook and the like), and see single rows. Remove them."
+        )
     for name, layer in module.named_modules():
         where = f"layer {name!r} ({type(layer).__name__}) of the module"
         if hasattr(layer, "_orig_mod") or getattr(layer, "_compiled_call_impl", None) is not None:

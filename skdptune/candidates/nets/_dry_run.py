@@ -6,8 +6,10 @@ outputs, the losses, the gradients, a buffer, a parameter, the size of the batch
 remembers.
 """
 
+import contextlib
 import copy
 import functools
+import operator
 import os
 import threading
 
@@ -19,22 +21,26 @@ from skdptune._exceptions import CandidateRefusedError, SkdptuneError
 from skdptune.candidates.nets._callbacks import callback_epochs
 from skdptune.candidates.nets._checks import check_module
 from skdptune.candidates.nets._engine import _quiet_hooks, _Steps, clipping_bounds, place
+from skdptune.candidates.nets._failing import raise_if_interrupted
 from skdptune.candidates.nets._known import TOGETHER, is_known, resolve_mode, row_by_row
-from skdptune.candidates.nets._losses import RowLoss
+from skdptune.candidates.nets._losses import RowLoss, inside
 from skdptune.candidates.nets._modules import (
     copied,
     copy_module,
     copy_tensors,
+    drawn_from,
     dtype_of,
     fixed_torch_seed,
     plain_torch,
     run_module,
     run_module_by_rows,
+    single_rows,
     slice_rows,
     tensors_of,
 )
 from skdptune.candidates.nets._noise import GaussianNoise
 from skdptune.candidates.nets._per_sample import clipper
+from skdptune.candidates.nets._predictions import check_predictions
 from skdptune.candidates.nets._strange import strange_bases, strange_rows
 
 __all__ = ["dry_run"]
@@ -96,7 +102,8 @@ def dry_run(net, schema, task, row_loss, terms):
         except SkdptuneError:
             if not left:
                 raise
-        except Exception as error:
+        except BaseException as error:
+            raise_if_interrupted(error)
             raise CandidateRefusedError(
                 f"the dry run of {type(net).__name__} on {_ROWS} random rows of shape {_shapes(schema)} raised "
                 f"{type(error).__name__}: {str(error)[:300]}. No private row was read; mend the module, the "
@@ -189,6 +196,9 @@ class _Rehearsal:
     def run(self, terms):
         first = self._outputs(self.x)
         self._check_outputs(first)
+        self._check_it_learns(first)
+        if self.mode != "rows":
+            self._check_draws()
         if not self.alone:  # else no call of forward ever sees two rows, nor what another call left behind
             self._check_constants()
             self._check_memory(first)
@@ -196,6 +206,7 @@ class _Rehearsal:
             self._check_scales()
             self._check_alone()
         self._check_rebuilt()
+        self._check_predictions()
         self._check_gradients()
         if self.assumed:
             self._check_closely()
@@ -243,6 +254,96 @@ class _Rehearsal:
         with torch.no_grad():
             return self.row_loss(outputs, y)
 
+    def _check_it_learns(self, first):
+        """There must be a loss for some rows, and a derivative of it by some parameter."""
+        criterion = self.row_loss.criterion
+        if type(criterion) is nn.BCELoss and not bool(inside(first).all() & inside(self.y).all()):
+            raise CandidateRefusedError(
+                "outputs and targets must lie in [0, 1] with BCELoss; on random rows some do not. End the module in "
+                "nn.Sigmoid(), or use BCEWithLogitsLoss; its targets are two classes (DPNeuralNetClassifier)."
+            )
+        if not any(bool(torch.isfinite(losses).any()) for losses in self._losses_of_some(first)):
+            advice = "Look what the module returns, and what the criterion wants."
+            if isinstance(criterion, nn.NLLLoss):
+                advice = (
+                    "NLLLoss gets the logarithm of the outputs here, as in skorch: end the module in nn.Softmax(-1), "
+                    "not in LogSoftmax, or use CrossEntropyLoss on scores."
+                )
+            raise CandidateRefusedError(
+                f"the loss of some row must be finite; on random rows {type(criterion).__name__} gave none that is, "
+                f"and the net would learn from noise alone. {advice}"
+            )
+        if not self._has_derivative():
+            raise CandidateRefusedError(
+                "the loss must have a derivative by some parameter of the module; it has none by any, and the net "
+                "would learn from noise alone. Leave out what cuts the outputs off: .detach(), .data, torch.no_grad(), "
+                ".item()."
+            )
+
+    def _losses_of_some(self, first):
+        """Yield losses of rows of several kinds: some modules take positive numbers only."""
+        yield self._losses(first, self.y)
+        y = self.y.abs()
+        for change in (torch.abs, torch.zeros_like, torch.ones_like, lambda part: part.abs() / (1 + part.abs())):
+            x = _each(self.x, lambda part, _, change=change: change(part) if part.is_floating_point() else part)
+            try:
+                yield self._losses(self._outputs(x), y)
+            except BaseException as error:
+                raise_if_interrupted(error)
+
+    def _has_derivative(self):
+        for part in single_rows(_ROWS) if self.alone else [slice(None)]:
+            module = copy_module(self.pristine)
+            parameters = [p for p in module.parameters() if p.requires_grad]
+            try:
+                with fixed_torch_seed(0):
+                    loss = self.row_loss(run_module(module, copied(slice_rows(self.x, part))), self.y[part]).sum()
+                found = torch.autograd.grad(loss, parameters, allow_unused=True) if loss.requires_grad else ()
+            except Exception:  # asked again, and told, where gradients are looked at
+                return True
+            if any(g is not None for g in found):
+                return True
+        return False
+
+    def _check_draws(self):
+        """Rows that go through forward together would share what is drawn from Python's and numpy's generators."""
+        if is_known(self.pristine, self.row_loss.criterion):
+            return
+        module = copy_module(self.pristine)
+        with fixed_torch_seed(0):
+            before = drawn_from()
+            with contextlib.suppress(Exception):  # told where gradients are looked at
+                self.row_loss(run_module(module, copied(self.x)), self.y).sum().backward()
+            after = drawn_from()
+        for name, untouched in zip(("Python's random", "numpy.random"), map(operator.eq, before, after), strict=True):
+            if not untouched:
+                raise CandidateRefusedError(
+                    f"module and criterion must draw random numbers with torch; they draw from {name}, once "
+                    "for all rows of a call, so that what a row draws would depend on how rows fall into batches. Use "
+                    "torch.rand((len(x), 1)) or the like, or set grad_sample_mode='rows' (each row draws its own; "
+                    "slow)."
+                )
+
+    def _check_predictions(self):
+        given = self.net.predict_nonlinearity
+        if is_known(self.pristine) and not callable(given):
+            return
+        pairs = [(self.x, self.x2, self.kept)]
+        for scale in _SCALES:
+            base = _each(self.x, lambda part, _, scale=scale: scale * part if part.is_floating_point() else part)
+            pairs += [
+                (base, _with_row(base, lambda row, value=value: value * (1 + row.abs())), self.kept)
+                for value in _STRANGE
+            ]
+        check_predictions(
+            given if callable(given) else None,
+            self.row_loss.criterion,
+            lambda x: self._outputs(x, copy_module(self.pristine).eval()),
+            pairs,
+            alone=(self.alone, self.net.grad_sample_mode == "rows"),
+            close=lambda a, b, apart: _close(a, b, _ALONE if apart else _SAME),
+        )
+
     def _check_constants(self):
         for x, y in ((self.x, self.y), (self.x2, self.y2)):
             self._losses(self._outputs(x), y)
@@ -282,7 +383,8 @@ class _Rehearsal:
                     losses = self._losses(a, self.y), self._losses(b, self.y2)
                 except SkdptuneError:
                     raise
-                except (Exception, SystemExit):  # noqa: S112
+                except BaseException as error:
+                    raise_if_interrupted(error)
                     continue
                 self._same("output", a, b)
                 self._same("loss", *losses)
@@ -309,7 +411,8 @@ class _Rehearsal:
             return [outputs, self._losses(outputs, y), *(self._gradients(x, y) if gradients else ())]
         except SkdptuneError:
             raise
-        except (Exception, SystemExit):
+        except BaseException as error:
+            raise_if_interrupted(error)
             return None
 
     def _same(self, what, a, b):
@@ -387,7 +490,8 @@ class _Rehearsal:
                 after = self._gradients(x, y)
             except SkdptuneError:
                 raise
-            except (Exception, SystemExit):  # noqa: S112  # such rows train nothing
+            except BaseException as error:  # such rows train nothing
+                raise_if_interrupted(error)
                 continue
             for a, b in zip(before, after, strict=True):
                 self._same("gradient", a, b)
@@ -430,7 +534,7 @@ class _Rehearsal:
 
     def _compare(self, per_row, plain, advice=_RULE_ADVICE, slack=1):
         for i, grads in enumerate(plain):
-            size = max(float(g.abs().max()) for g in grads)
+            size = max(float(g.nan_to_num(0.0, 0.0, 0.0).abs().max()) for g in grads)
             for ours, theirs in zip(per_row, grads, strict=True):
                 if not _close(ours[i].double(), theirs.double(), slack * 1e-3, rtol=slack * 1e-2, size=size):
                     raise CandidateRefusedError(f"a per-row gradient differs from the row's own gradient: {advice}")

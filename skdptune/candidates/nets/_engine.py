@@ -14,7 +14,7 @@ from joblib.parallel import get_active_backend
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError
 from skdptune.candidates.nets._callbacks import apply_callbacks
-from skdptune.candidates.nets._checks import check_parameters
+from skdptune.candidates.nets._checks import as_bounds, check_parameters
 from skdptune.candidates.nets._modules import dtype_of, fixed_torch_seed, plain_torch
 from skdptune.candidates.nets._noise import GaussianNoise, PoissonSampler, generator_for
 from skdptune.candidates.nets._per_sample import clipper
@@ -34,7 +34,7 @@ def clipping_bounds(net, n_parameters):
     n_parameters : int
         Number of trainable parameter tensors.
     """
-    norm = net.max_grad_norm
+    norm = as_bounds(net.max_grad_norm)
     if net.clipping == "flat":
         return [float(norm)], float(norm)
     if isinstance(norm, (list, tuple)):

@@ -58,7 +58,8 @@ _COMMON = """
     lr_schedule : callable or None
         ``lr_schedule(step)`` returns a factor on ``lr``; step 0 is the first.
     predict_nonlinearity : "auto", None or callable
-        As in skorch.
+        As in skorch. A callable must treat each row of outputs by itself: checked on random rows; with
+        ``grad_sample_mode="rows"`` it gets one row at a time.
     input_dtype : {None, "int64", "int32"}
         None gives the module floating-point inputs; whole numbers are for embeddings.
     device : str, default="cpu"

@@ -6,12 +6,13 @@ layers, each of which works along the dimensions of one row. Everything else is 
 
 import functools
 
+import numpy as np
 import torch
 from torch import nn
 
 from skdptune._exceptions import CandidateRefusedError
 
-__all__ = ["TOGETHER", "is_known", "resolve_mode", "row_by_row", "watch_shapes"]
+__all__ = ["TOGETHER", "has_global_hooks", "is_known", "register", "resolve_mode", "row_by_row", "watch_shapes"]
 
 TOGETHER = ("hooks", "ghost")  # modes in which the rows of a batch go through forward as one
 
@@ -77,14 +78,6 @@ _CRITERIA = {
 }
 
 
-def _own():
-    """Return this package's modules and nn.Sequential: their forward passes rows on to their children."""
-    from skdptune.candidates.nets._modules import MLP, TemperedSigmoid
-    from skdptune.candidates.nets._presets import LinearModel
-
-    return {nn.Sequential: 1, MLP: 2, TemperedSigmoid: 1, LinearModel: 2}
-
-
 _HOOKS = (
     *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
     *("_state_dict_hooks", "_load_state_dict_pre_hooks"),
@@ -96,6 +89,27 @@ _GLOBAL_HOOKS = tuple(
     getattr(nn.modules.module, f"_global_{name}")
     for name in ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
 )
+_PLAIN = (int, float, bool, str, type(None))
+# What passes rows on to its children: type -> (condition on its settings, least number of dimensions of its input).
+_OWN = {nn.Sequential: (_always, 1)}
+
+
+def register(kind, least, condition):
+    """Make a module of this package known: its forward as it is now, on instances that meet ``condition``."""
+    _OWN[kind] = condition, least
+    _FORWARDS[kind] = kind.forward
+
+
+def has_global_hooks():
+    """Return whether hooks are laid on all modules of the process."""
+    return any(_GLOBAL_HOOKS)
+
+
+def _is_setting(value):
+    """Return whether a value is a plain one: anything else could run when it is computed with."""
+    if type(value) in (tuple, list, torch.Size):
+        return all(map(_is_setting, value))
+    return type(value) in _PLAIN or isinstance(value, np.generic)
 
 
 def _is_patched(layer):
@@ -103,8 +117,12 @@ def _is_patched(layer):
     kind = type(layer)
     if (kind in _FORWARDS and kind.forward is not _FORWARDS[kind]) or (kind.__call__, kind._call_impl) != _CALL:
         return True
-    # a function on the instance in place of one of the class
-    return any(callable(getattr(kind, name, None)) for name in vars(layer)) or any(_GLOBAL_HOOKS)
+    if any(type(buffer) is not torch.Tensor for buffer in layer._buffers.values() if buffer is not None):
+        return True
+    held = vars(layer).items()
+    # on the instance: in place of a method of the class, or of a layer that forward calls
+    strange = any(callable(getattr(kind, k, None)) or not (k.startswith("_") or _is_setting(v)) for k, v in held)
+    return strange or has_global_hooks()
 
 
 def _least_dimensions(layer):
@@ -121,7 +139,8 @@ def _least_dimensions(layer):
         if not condition(layer):
             return None
         return max(least, 1 - layer.dim) if isinstance(getattr(layer, "dim", None), int) else least
-    return _own().get(kind)
+    condition, least = _OWN.get(kind, (None, None))
+    return least if condition is not None and condition(layer) else None
 
 
 def is_known(module, criterion=None):
@@ -141,11 +160,15 @@ def is_known(module, criterion=None):
 
 def watch_shapes(module):
     """Make every layer of a known module check its input's number of dimensions; return what removes it again."""
-    needed = {layer: _least_dimensions(layer) for layer in module.modules()}
-    return [
-        layer.register_forward_pre_hook(functools.partial(_check_shape, least), with_kwargs=True)
-        for layer, least in needed.items()
-    ]
+    handles = []
+    for layer in module.modules():
+        check = functools.partial(_check_shape, _least_dimensions(layer))
+        handles.append(layer.register_forward_pre_hook(check, with_kwargs=True))
+        if type(layer) is nn.Embedding:
+            outside = []
+            handles.append(layer.register_forward_pre_hook(functools.partial(_take_inside, outside), with_kwargs=True))
+            handles.append(layer.register_forward_hook(functools.partial(_mark_outside, outside)))
+    return handles
 
 
 def _check_shape(least, layer, args, kwargs):
@@ -155,13 +178,19 @@ def _check_shape(least, layer, args, kwargs):
             f"a {type(layer).__name__} of the module must get inputs of {least} dimensions, the rows first; got "
             f"{x.dim()}: it would take the rows for something else. Put nn.Unflatten(1, ...) before it."
         )
-    # on a GPU a code outside the table would stop the process, not the row
-    if type(layer) is nn.Embedding and x.is_cuda and bool(_outside(x, layer.num_embeddings)):
-        raise IndexError("a code lies outside the table of an Embedding")
 
 
-def _outside(codes, size):
-    return ((codes < 0) | (codes >= size)).any()
+def _take_inside(outside, layer, args, kwargs):
+    """Replace codes outside the table, for which the whole batch would fail (on a GPU, the process)."""
+    (name, codes), *_ = [*enumerate(args), *kwargs.items()]
+    outside[:] = [(codes < 0) | (codes >= layer.num_embeddings)]
+    codes = codes.masked_fill(outside[0], 0)
+    return ((codes,), {}) if name == 0 else ((), {name: codes})
+
+
+def _mark_outside(outside, layer, args, output):
+    """Give such codes no number, so that the row has no finite gradient, and counts zero."""
+    return output.masked_fill(outside.pop().unsqueeze(-1), float("nan"))
 
 
 def resolve_mode(mode, module, criterion):

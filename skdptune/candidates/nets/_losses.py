@@ -6,9 +6,9 @@ import inspect
 import torch
 from torch import nn
 
-from skdptune._exceptions import CandidateRefusedError
+from skdptune._exceptions import CandidateRefusedError, InvalidParameterError
 
-__all__ = ["RowLoss", "build_criterion", "one_column"]
+__all__ = ["RowLoss", "build_criterion", "inside", "one_column"]
 
 _ONE_COLUMN = (nn.BCEWithLogitsLoss, nn.BCELoss)
 
@@ -22,6 +22,12 @@ def build_criterion(net):
         If the criterion cannot be kept from reducing, or learns parameters of its own.
     """
     kwargs = copy.deepcopy(net.get_params_for("criterion"))
+    for name in ("size_average", "reduce"):
+        if kwargs.pop(name, None) is not None:
+            raise InvalidParameterError(
+                f"criterion__{name} must be left out: the criterion of {type(net).__name__} returns one loss per row, "
+                "and the loop sums their clipped gradients."
+            )
     made = net.criterion
     if isinstance(made, nn.Module) and not kwargs:
         criterion = copy.deepcopy(made)
@@ -32,7 +38,13 @@ def build_criterion(net):
         made = type(made) if isinstance(made, nn.Module) else made
         if not isinstance(made, type) or not _takes_reduction(made):
             raise _no_reduction(net, made)
-        criterion = made(**{**kwargs, "reduction": "none"})
+        try:
+            criterion = made(**{**kwargs, "reduction": "none"})
+        except (TypeError, ValueError) as error:
+            raise InvalidParameterError(
+                f"criterion__* must be parameters of {made.__name__}; it refused them: {error}. Weights are tensors: "
+                "criterion__weight=torch.tensor([1.0, 2.0])."
+            ) from error
     if any(True for _ in criterion.parameters()):
         raise CandidateRefusedError(
             f"criterion of {type(net).__name__} must have no parameters to learn; move them into the module."
@@ -87,10 +99,22 @@ class RowLoss:
                     f"targets of shape {tuple(targets.shape)}. Set its width (e.g. module__n_outputs)."
                 )
             outputs = outputs.reshape(targets.shape)
+        fine = None
+        if type(self.criterion) is nn.BCELoss:  # which raises for the whole batch because of one such number
+            fine = inside(outputs) & inside(targets)
+            outputs, targets = (torch.where(fine, part, 0.5) for part in (outputs, targets))
         losses = self.criterion(outputs, targets)
         if losses.dim() == 0 or losses.shape[0] != targets.shape[0]:
             raise CandidateRefusedError(
                 "criterion must return one loss per row with reduction='none'; got a tensor of shape "
                 f"{tuple(losses.shape)} for {targets.shape[0]} rows."
             )
-        return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+        losses = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+        if fine is not None:  # no number for the row: it has no finite gradient, or none at all, and counts zero
+            losses = losses * torch.where(fine.reshape(fine.shape[0], -1).all(1), 1.0, float("nan"))
+        return losses
+
+
+def inside(numbers):
+    """Return where numbers are probabilities."""
+    return (numbers >= 0) & (numbers <= 1)

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from skdptune._exceptions import CandidateRefusedError, SkdptuneError
+from skdptune.candidates.nets._known import register
 
 __all__ = [
     "MLP",
@@ -19,6 +20,7 @@ __all__ = [
     "copied",
     "copy_module",
     "copy_tensors",
+    "drawn_from",
     "dtype_of",
     "fixed_torch_seed",
     "plain_torch",
@@ -64,6 +66,9 @@ class TemperedSigmoid(nn.Module):
         return self.scale * torch.sigmoid(self.temperature * x) - self.offset
 
 
+register(TemperedSigmoid, 1, lambda layer: True)
+
+
 class MLP(nn.Module):
     """A multilayer perceptron with tempered sigmoids; without hidden layers, a linear model.
 
@@ -95,6 +100,9 @@ class MLP(nn.Module):
         return self.layers(x.flatten(1))
 
 
+register(MLP, 2, lambda layer: [*map(type, layer._modules.values())] == [nn.Sequential])
+
+
 class fixed_torch_seed:  # noqa: N801
     """Run a block with the global generators seeded, and put their state back afterwards.
 
@@ -117,6 +125,12 @@ class fixed_torch_seed:  # noqa: N801
         random.setstate(self._others[0])
         np.random.set_state(self._others[1])
         return self._fork.__exit__(*exc_info)
+
+
+def drawn_from():
+    """Return the states of Python's and numpy's global generators, to be compared."""
+    state = np.random.get_state()
+    return random.getstate(), (state[1].tobytes(), *state[2:])
 
 
 def _seed_others(seed):
@@ -263,7 +277,14 @@ def as_leaves(module):
 
 def _own_copy(name, value):
     """Return a deep copy; refuse what hides that it cannot be copied."""
-    made = copy.deepcopy(value)
+    try:
+        made = copy.deepcopy(value)
+    except Exception as error:
+        raise CandidateRefusedError(
+            f"{name} must be something that copy.deepcopy can copy; it raised {type(error).__name__}: "
+            f"{str(error)[:100]}... Pass the function that makes the module; in place of nn.utils.weight_norm use "
+            "nn.utils.parametrizations.weight_norm in it."
+        ) from error
     shared = _shared(value, made)
     if shared is not None:
         raise CandidateRefusedError(

@@ -20,7 +20,7 @@ from skdptune.candidates.nets._checks import check_code, check_net, is_component
 from skdptune.candidates.nets._dry_run import dry_run
 from skdptune.candidates.nets._engine import one_thread_in_workers, place, train
 from skdptune.candidates.nets._known import TOGETHER, is_known, row_by_row
-from skdptune.candidates.nets._losses import RowLoss, build_criterion, one_column
+from skdptune.candidates.nets._losses import RowLoss, build_criterion
 from skdptune.candidates.nets._modules import (
     build_module,
     copy_module,
@@ -33,6 +33,7 @@ from skdptune.candidates.nets._modules import (
     tensors_of,
     waits_for_shapes,
 )
+from skdptune.candidates.nets._predictions import made_of
 from skdptune.candidates.nets._rows import Rows, input_dtype_of, is_keyed, refuse_times
 from skdptune.candidates.nets._schedules import check_schedule
 from skdptune.candidates.nets._terms import COST_PARAMS, check_relation_terms, sgd_terms
@@ -40,6 +41,7 @@ from skdptune.candidates.nets._terms import COST_PARAMS, check_relation_terms, s
 __all__ = ["PrivateNet", "refused"]
 
 _PLACEHOLDER = 8  # columns assumed where a module asks for them before they are known
+_NOT_KEPT = {"f_optimizer": "state of an optimizer", "f_history": "history", "checkpoint": "checkpoint"}
 _REHEARSED = {}
 _REHEARSED_LIMIT = 512
 
@@ -72,6 +74,15 @@ class _RefusedMethod:
 
 def partial_fit(self, X, y=None, classes=None, **fit_params):
     """Not offered."""
+
+
+def _only_weights(net, more):
+    given = sorted(name for name, file in more.items() if name in _NOT_KEPT and file is not None)
+    if given:
+        raise _NotOfferedError(
+            f"{type(net).__name__} keeps no {' and no '.join(_NOT_KEPT[name] for name in given)}: what a training "
+            f"leaves beside the weights was computed from private rows. Leave out {', '.join(given)}."
+        )
 
 
 class PrivateNet:
@@ -107,6 +118,18 @@ class PrivateNet:
     get_dataset = refused("get_dataset", "rows are read by index; use predict, predict_proba or forward_iter.")
     trim_for_prediction = refused("trim_for_prediction", "there is nothing to trim: module_ holds weights alone.")
     initialize = refused("initialize", "fit builds everything anew; look at module_ after fit.")
+
+    def save_params(self, f_params=None, **more):
+        """Save the weights of ``module_`` (as skorch does); there is nothing else to save."""
+        _only_weights(self, more)
+        self.check_is_fitted()
+        return super().save_params(f_params=f_params, **more)
+
+    def load_params(self, f_params=None, **more):
+        """Load weights into ``module_`` (as skorch does)."""
+        _only_weights(self, more)
+        self.check_is_fitted()
+        return super().load_params(f_params=f_params, **more)
 
     def _assign(self, arguments, more):
         for name in arguments:
@@ -481,13 +504,15 @@ class PrivateNet:
         lost = torch.device(self.device).type == "cuda" and not torch.cuda.is_available()
         where = torch.device("cpu") if lost else place(self.device)  # loaded on a machine without a GPU
         dtype = dtype_of(self.module_)
-        # A copy: rows that are scored are private, and whatever forward keeps of them must not stay in module_.
+        # Copies: rows that are scored are private, and whatever forward keeps of them must not stay in module_, nor
+        # reach the next batch.
         module = copy_module(self.module_).to(where).train(training)
+        known = is_known(module)
         for start in range(0, len(rows), self.physical_batch_size):
             indices = np.arange(start, min(start + self.physical_batch_size, len(rows)))
             x = rows.take(indices, dtype=dtype, whole=self._whole_dtype(), device=where)
             with plain_torch(), torch.no_grad():
-                outputs = self._run(module, x)
+                outputs = self._run(module if known else copy_module(module), x)
             if isinstance(outputs, tuple):
                 yield tuple(part.to(device) for part in outputs)
             else:
@@ -497,11 +522,10 @@ class PrivateNet:
         """Return the outputs after ``predict_nonlinearity``, in double precision, shape (n_samples, ...)."""
         self.check_is_fitted()
         nonlinearity = self._get_predict_nonlinearity()
+        alone = callable(self.predict_nonlinearity) and self._built_from.get("grad_sample_mode") == "rows"
         parts = []
         for part in self.forward_iter(X):
-            part = (part[0] if isinstance(part, tuple) else part).double()
-            part = part.reshape(-1) if one_column(self.criterion_) else part
-            parts.append(nonlinearity(part).numpy())
+            parts.append(made_of(part, self.criterion_, nonlinearity, alone).numpy())
         return np.concatenate(parts)
 
 

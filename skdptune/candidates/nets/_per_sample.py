@@ -6,9 +6,9 @@ not; ``hooks`` makes per-row gradients by Opacus' rules from what each layer saw
 twice, a few rows at a time, to keep little in memory: for their norms, and for their sum.
 
 A row whose gradient is not finite, or for which the module raises an error, contributes zero: what it
-contributes is a function of the row alone, and training does not depend on whether it can be computed. Every call
-runs on a fresh copy of a module that is not known, on its own copy of the rows and from its own seed of all global
-generators: how many calls were made before, and for which rows, leaves no trace.
+contributes is a function of the row and its masks alone (see ``_failing``), and training does not depend on whether it
+can be computed. Every call runs on a fresh copy of a module that is not known, on its own copy of the rows and from its
+own seed of all global generators: how many calls were made before, and for which rows, leaves no trace.
 
 Norms of blocks are taken in the parameters' precision and joined in double: a block of m numbers has a norm that is
 wrong by at most a share (m + 2) u / 2 (a sum of m squares in any order; u = 2^-24), here 3.9e-6, inside the margin.
@@ -25,6 +25,7 @@ from torch.func import functional_call, grad, vmap
 
 from skdptune._exceptions import CandidateRefusedError
 from skdptune.candidates.nets._captured import capture, check_rules, groups_of
+from skdptune.candidates.nets._failing import RowsThatFail
 from skdptune.candidates.nets._known import is_known, resolve_mode, watch_shapes
 from skdptune.candidates.nets._modules import (
     as_leaves,
@@ -43,11 +44,9 @@ _MARGIN = 1 - 1e-5  # the private side
 _BLOCK = 128  # numbers whose squares are added in single precision
 _CHUNK = 1 << 17  # numbers that are widened at a time
 _FORMED = 1 << 20  # numbers of per-row gradients that the ghost mode holds at a time
-_FATAL = (torch.OutOfMemoryError, MemoryError)
-_FAILURES = (Exception, SystemExit)
 
 
-class _Clipper:
+class _Clipper(RowsThatFail):
     """Base: batches in, clipped sums out, one tensor (in double precision) per trainable parameter.
 
     Parameters
@@ -86,66 +85,7 @@ class _Clipper:
     def clipped_sum(self, x, y):
         """Return the sums of clipped gradients of the rows ``x`` with targets ``y``."""
         self._seed = None if self._seeds is None else int(self._seeds.integers(2**62))
-        try:
-            return self._attempt(x, y)
-        except _FAILURES:
-            if self.strict:
-                raise
-        # Rows that fail are replaced by copies of one that does not, so that the others meet the same shapes, masks
-        # and kernels as if nothing had happened, and count for nothing.
-        fine = self._fine_rows(x, y, tried=True)
-        if not bool(fine.any()):
-            return self.zeros()
-        place = torch.where(fine, torch.arange(len(fine), device=fine.device), torch.nonzero(fine)[0])
-        return self._in_pieces(slice_rows(x, place), y[place], fine)
-
-    def _fine_rows(self, x, y, tried=False):
-        """Return which rows can be processed, by halving what cannot."""
-        n = y.shape[0]
-        error = None
-        if not tried or n == 1:
-            try:
-                self._attempt(x, y)
-                return torch.ones(n, dtype=torch.bool, device=y.device)
-            except _FAILURES as raised:
-                error = raised
-        if n == 1:
-            self._blame(error, x, y)
-            return torch.zeros(1, dtype=torch.bool, device=y.device)
-        del error  # and with it what the failed pass keeps in memory
-        halves = slice(0, n // 2), slice(n // 2, n)
-        return torch.cat([self._fine_rows(slice_rows(x, half), y[half]) for half in halves])
-
-    def _blame(self, error, x, y):
-        """Raise where a single row exhausts the memory, unless it is the row: a row of zeros tells."""
-        if not isinstance(error, _FATAL):
-            return
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        try:
-            zero = {k: torch.zeros_like(v) for k, v in x.items()} if isinstance(x, dict) else torch.zeros_like(x)
-            self._attempt(zero, torch.zeros_like(y))
-        except _FATAL:
-            raise error from None
-        except _FAILURES:
-            return
-
-    def _in_pieces(self, x, y, fine, path=()):
-        """Return the sum over ``fine`` rows; a batch that does not go through as one is halved.
-
-        Each piece has a seed of its own: with the batch's they would all draw the same masks.
-        """
-        n = y.shape[0]
-        try:
-            return self._attempt(x, y, fine, path)
-        except _FAILURES:
-            if n == 1:
-                return self.zeros()
-        halves = slice(0, n // 2), slice(n // 2, n)
-        parts = [
-            self._in_pieces(slice_rows(x, half), y[half], fine[half], (*path, side)) for side, half in enumerate(halves)
-        ]
-        return [a + b for a, b in zip(*parts, strict=True)]
+        return self._whole(x, y)
 
     def _attempt(self, x, y, fine=None, path=()):
         with plain_torch():
@@ -166,7 +106,7 @@ class _Clipper:
 
 
 def _piece_seed(seed, path):
-    """Return the seed of a piece: the batch's own for the whole, another for every path of halvings."""
+    """Return the seed of a piece: the batch's own for the whole, another for every path to pieces and single rows."""
     if not path:
         return seed
     return int(np.random.SeedSequence(seed, spawn_key=path).generate_state(1, np.uint64)[0] >> 2)

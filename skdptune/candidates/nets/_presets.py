@@ -6,6 +6,7 @@ from torch import nn
 
 from skdptune._exceptions import InvalidParameterError
 from skdptune.candidates.nets._estimators import DPNeuralNetClassifier, DPNeuralNetRegressor
+from skdptune.candidates.nets._known import register
 
 __all__ = ["DPLinearRegression", "DPLogisticRegression", "LinearModel"]
 
@@ -47,6 +48,9 @@ class LinearModel(nn.Module):
         return self.linear(x)
 
 
+register(LinearModel, 2, lambda layer: [*map(type, layer._modules.values())] == [nn.Linear])
+
+
 def _checked_feature_bounds(bounds, n_features):
     try:
         low, high = (np.asarray(bound, dtype=float) for bound in bounds)
@@ -58,6 +62,12 @@ def _checked_feature_bounds(bounds, n_features):
             "feature_bounds must be a pair (lower, upper) of finite numbers, or of one for each column, with "
             "lower <= upper, chosen without the data."
         )
+    for bound in (low, high):
+        if bound.shape not in ((), (1,), (n_features,)):  # a ValueError: the number of columns may be made up as yet
+            raise ValueError(
+                f"feature_bounds must hold numbers, or one for each of the {n_features} columns; got an array of shape "
+                f"{bound.shape}. Give a lower and an upper bound for every column"
+            )
     return np.broadcast_to(low, (n_features,)), np.broadcast_to(high, (n_features,))
 
 

@@ -1,6 +1,7 @@
 """What users do by mistake, and what they are told."""
 
 import itertools
+import pickle
 import warnings
 
 import numpy as np
@@ -118,3 +119,74 @@ def test_a_score_quotes_no_cell():
         net.score(X, np.array(["SECRET"] * 24))
     assert "SECRET" not in str(caught.value)
     assert np.isfinite(net.score(X, X[:, 0], sample_weight=np.ones(24)))
+
+
+def of_parametrized():
+    return nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 2)))
+
+
+def of_old_weight_norm():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return nn.utils.weight_norm(nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"criterion__weight": [1.0, 2.0]}, r"refused them.*criterion__weight=torch\.tensor"),
+        ({"criterion__wait": 1}, r"criterion__\* must be parameters of CrossEntropyLoss"),
+        ({"criterion__size_average": True}, "criterion__size_average must be left out"),
+        ({"criterion__reduce": False}, "criterion__reduce must be left out"),
+        ({"module": of_old_weight_norm()}, r"copy\.deepcopy can copy.*parametrizations\.weight_norm"),
+        ({"module": of_parametrized()}, "module of .* can be pickled.*Pass the function"),
+        ({"module": nn.Sequential, "module__layer": of_parametrized()}, "module__layer of .* can be pickled"),
+    ],
+)
+def test_components_that_are_none(params, message):
+    with pytest.raises((CandidateRefusedError, InvalidParameterError), match=message):
+        DPNeuralNetClassifier(**params).fit(X, Y)
+
+
+def test_functions_that_make_parametrized_modules_are_fine():
+    net = DPNeuralNetClassifier(of_parametrized, steps=1).fit(X, Y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(net)).predict(X), net.predict(X))
+
+
+@pytest.mark.parametrize("kind", [DPLogisticRegression, DPLinearRegression])
+def test_bounds_for_other_columns(kind):
+    with pytest.raises(CandidateRefusedError, match=r"one for each of the 4 columns; got an array of shape \(3,\)"):
+        kind(feature_bounds=(np.zeros(3), np.ones(3))).fit(X, Y)
+    for bounds in ((np.zeros(4), np.ones(4)), (0.0, np.ones(4)), ([0.0], [1.0])):
+        assert kind(feature_bounds=bounds, steps=1).fit(X, Y).n_features_in_ == 4
+
+
+def test_bounds_of_parameters_as_an_array():
+    bounds = np.array([0.5, 1.0, 1.0, 1.0])
+    assert hasattr(DPNeuralNetClassifier(clipping="per_layer", max_grad_norm=bounds, steps=1).fit(X, Y), "module_")
+    with pytest.raises(TypeError, match="list of bounds goes with clipping='per_layer'"):
+        DPNeuralNetClassifier(max_grad_norm=bounds).fit(X, Y)
+
+
+def test_only_weights_are_saved(tmp_path):
+    net = DPNeuralNetClassifier(steps=1).fit(X, Y)
+    for name, words in (("f_history", "no history"), ("f_optimizer", "no state of an optimizer")):
+        for ask in (net.save_params, net.load_params):
+            with pytest.raises(CandidateRefusedError, match=words):
+                ask(**{name: tmp_path / "file"})
+    net.save_params(f_params=tmp_path / "weights")
+    other = DPNeuralNetClassifier(steps=1).fit(X, Y)
+    other.load_params(f_params=tmp_path / "weights")
+    np.testing.assert_array_equal(other.predict_proba(X), net.predict_proba(X))
+    with pytest.raises(NotFittedError):
+        DPNeuralNetClassifier().save_params(f_params=tmp_path / "weights")
+
+
+def test_hooks_on_all_modules_are_refused():
+    handle = nn.modules.module.register_module_forward_hook(lambda *args: None)
+    try:
+        with pytest.raises(CandidateRefusedError, match="laid on all modules of the process.*Remove them"):
+            DPNeuralNetClassifier(steps=1).fit(X, Y)
+    finally:
+        handle.remove()
+    DPNeuralNetClassifier(steps=1).fit(X, Y)

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import random
+import types
 import weakref
 
 import numpy as np
@@ -17,10 +18,10 @@ from torch import nn  # noqa: E402
 
 from skdptune._exceptions import CandidateRefusedError  # noqa: E402
 from skdptune.candidates import find_adapter  # noqa: E402
-from skdptune.candidates.nets import DPNeuralNetClassifier  # noqa: E402
+from skdptune.candidates.nets import MLP, DPNeuralNetClassifier, LinearModel, TemperedSigmoid  # noqa: E402
 from skdptune.candidates.nets._catches import catches  # noqa: E402
 from skdptune.candidates.nets._engine import _quiet_hooks  # noqa: E402
-from skdptune.candidates.nets._known import is_known  # noqa: E402
+from skdptune.candidates.nets._known import is_known, resolve_mode  # noqa: E402
 from skdptune.candidates.nets._losses import RowLoss  # noqa: E402
 from skdptune.candidates.nets._per_sample import clipper  # noqa: E402
 from tests.candidates.nets.toys import Small  # noqa: E402
@@ -434,7 +435,7 @@ def test_the_callers_generators_are_put_back():
     random.seed(7)
     np.random.seed(7)  # noqa: NPY002
     expected = random.Random(7).random(), np.random.RandomState(7).rand()  # noqa: NPY002
-    DPNeuralNetClassifier(Draws, steps=2).fit(X, Y)
+    DPNeuralNetClassifier(Draws, steps=2, grad_sample_mode="rows").fit(X, Y)
     assert (random.random(), np.random.rand()) == expected  # noqa: NPY002
 
 
@@ -450,30 +451,19 @@ class Bag(nn.Module):
         return self.last(self.drop(counts))
 
 
-def test_pieces_of_a_batch_draw_their_own_masks(monkeypatch):
-    from skdptune.candidates.nets import _per_sample
-
-    seeds, used, seeded = [], [], _per_sample.seed_generators
-    monkeypatch.setattr(
-        _per_sample, "seed_generators", lambda seed, *args, **how: (seeds.append(seed), seeded(seed, *args, **how))
-    )
+@pytest.mark.parametrize("mode", ["functorch", "hooks"])
+def test_rows_that_do_not_go_together_are_asked_alone(mode):
+    """Nothing but the odd row changes for the others: they keep their masks, and it has one of its own."""
     module, loss = Bag().train(), RowLoss(nn.MSELoss(reduction="none"))
     x, y = torch.ones(16, 6, dtype=torch.int64), torch.full((16,), 1e3)
-    x[7, 0] = 99
     sums = []
-    for _ in range(2):
-        with _quiet_hooks(), clipper("functorch", module, loss, [1.0], seeds=np.random.default_rng(1)) as clip:
-            inner = clip._sum
-
-            def recorded(x, y, fine, inner=inner):
-                found = inner(x, y, fine)
-                used.extend([seeds[-1]] if fine is not None else [])
-                return found
-
-            clip._sum = recorded
-            sums.append(clip.clipped_sum(x, y)[0])
-    assert len(used) == 2 * 5 and len(set(used)) == 5  # pieces of 8, 4, 2, 1 and 1 rows
-    torch.testing.assert_close(*sums, rtol=0, atol=0)
+    for odd in (0, 99, -1):  # like the others; longer; none at all
+        x[7, 0] = odd
+        with _quiet_hooks(), clipper(mode, module, loss, [1.0], seeds=np.random.default_rng(1)) as clip:
+            sums.append(torch.stack([clip.clipped_sum(x, y)[0] for _ in range(6)]))
+    for other in sums[:2]:
+        moved = (other - sums[2]).flatten(1).norm(dim=1)
+        assert float(moved.max()) <= 1 + 1e-6 and moved.any()
 
 
 # ---- parameters and layers that are not what they were
@@ -513,6 +503,36 @@ def test_patched_layers_are_not_known(monkeypatch):
     finally:
         handle.remove()
     assert is_known(net, loss)
+
+
+def coupled(self, x):
+    return self.own(x - x.mean(0))
+
+
+def test_what_stands_in_place_of_a_part_of_this_packages_modules(monkeypatch):
+    loss = nn.CrossEntropyLoss()
+    for make, name in ((lambda: MLP(4, 2), "layers"), (lambda: LinearModel(4, 2), "linear")):
+        other = make()
+        assert is_known(other, loss)
+        other.own = getattr(other, name)
+        delattr(other, name)
+        setattr(other, name, types.MethodType(coupled, other))
+        assert not is_known(other, loss) and resolve_mode("auto", other, loss) == "functorch"
+        other = make()
+        setattr(other, name, nn.Identity())
+        assert not is_known(other, loss)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(other), "forward", coupled)
+            assert not is_known(make(), loss)
+    with monkeypatch.context() as patch:
+        patch.setattr(TemperedSigmoid, "forward", coupled)
+        assert not is_known(nn.Sequential(TemperedSigmoid()))
+    assert is_known(nn.Sequential(TemperedSigmoid(1, np.float64(2.0)), nn.Linear(np.int64(3), 2)))
+    for strange in (object(), torch.ones(1), np.ones(1)):
+        assert not is_known(nn.Sequential(TemperedSigmoid(scale=strange))) and not is_known(nn.LeakyReLU(strange))
+    other = LinearModel(4, 2, feature_bounds=(0, 1))
+    other.low = other.low.as_subclass(type("Mine", (torch.Tensor,), {}))
+    assert not is_known(other)
 
 
 @pytest.mark.parametrize("mode", ["functorch", "hooks", "ghost"])

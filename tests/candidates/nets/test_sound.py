@@ -285,7 +285,7 @@ def test_many_failing_rows_take_few_calls():
         assert Slow.calls <= 16
         x[:] = 1e3
         clip.clipped_sum(x, y)
-        assert Slow.calls <= 16 + 128
+        assert Slow.calls <= 16 + 192  # each among made-up rows, by halving, and by itself
 
 
 class InPlaceLayers(nn.Module):
@@ -447,7 +447,8 @@ def test_what_is_assumed_is_said():
     def said(**params):
         return " ".join(find_adapter(DPNeuralNetClassifier(**params)).assumptions("zero-out"))
 
-    assert "treat each row by itself" not in said(module=Small) and "keeps nothing from one call" in said(module=Small)
+    assert "criterion of DPNeuralNetClassifier treat each row" not in said(module=Small)
+    assert "keeps nothing from one call" in said(module=Small)
     assert "by itself: checked on random rows, not proved" in said(module=Small, grad_sample_mode="hooks")
     net = find_adapter(DPNeuralNetClassifier(n_samples=100))
     assert any("to the same bits" in sentence for sentence in net.assumptions("add-remove"))

@@ -1,0 +1,127 @@
+"""Checked rows in one form: what a try sees of a row hangs on nothing but that row, and carries nothing beside it."""
+
+import numpy as np
+from scipy.sparse import issparse
+
+from skdptune.model_selection._missing import missing
+
+__all__ = ["canonical", "fresh_index", "plain_labels", "row_count", "with_numbers", "without_metadata"]
+
+
+def canonical(X):
+    """Return a sparse matrix in which no row names a column twice; anything else as it is.
+
+    Steps that treat the entries of a row one by one (Normalizer, Binarizer) would take two entries of one cell for two
+    cells, and leave a row longer than they promise.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> twice = csr_array((np.ones(2), np.zeros(2, dtype=int), [0, 2]), shape=(1, 3))
+    >>> canonical(twice).data
+    array([2.])
+    """
+    if not issparse(X) or X.format not in ("csr", "csc", "coo", "bsr") or X.has_canonical_format:
+        return X
+    twin = X.tocsr(copy=True) if X.format == "bsr" else X.copy()
+    twin.sum_duplicates()
+    return twin
+
+
+def fresh_index(X):
+    """Return a frame or Series of pandas with its rows numbered from 0; anything else as it is.
+
+    Steps that put frames side by side join them by the labels of rows. A function that makes a new frame numbers its
+    rows from 0, and would then meet another person's cells.
+
+    Examples
+    --------
+    >>> fresh_index([1, 2])
+    [1, 2]
+    """
+    return X.reset_index(drop=True) if hasattr(X, "iloc") and hasattr(X, "reset_index") else X
+
+
+def with_numbers(rows, columns):
+    """Return rows whose cells of any kind in ``columns`` are floats, except for missing ones, which stay.
+
+    Parameters
+    ----------
+    rows : ndarray, DataFrame or anything else
+        Checked: each cell in these columns can be read as a number, or is missing. Only columns of objects are changed.
+    columns : iterable of int
+
+    Examples
+    --------
+    >>> with_numbers(np.array([["0.5", "a"], [None, "b"]], dtype=object), [0]).tolist()
+    [[0.5, 'a'], [None, 'b']]
+    """
+    if hasattr(rows, "iloc") and rows.ndim == 2:
+        twin = rows.copy(deep=False)
+        for i in columns:
+            column = rows.iloc[:, i]
+            if column.dtype == object:
+                twin.isetitem(i, type(column)(_numbers(column.to_numpy()), index=column.index, dtype=object))
+        return twin
+    if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype == object:
+        twin = rows.copy()
+        for i in columns:
+            twin[:, i] = _numbers(rows[:, i])
+        return twin
+    return rows
+
+
+def _numbers(cells):
+    numbers, known = cells.copy(), ~missing(cells)
+    numbers[known] = cells[known].astype(np.float64).astype(object)
+    return numbers
+
+
+def plain_labels(y):
+    """Return labels as nothing but text and numbers: what else hangs on a cell would be published with the label set.
+
+    Examples
+    --------
+    >>> class Label(str):
+    ...     pass
+    >>> {type(label) for label in plain_labels(np.array([Label("a"), "b"], dtype=object))}
+    {<class 'str'>}
+    """
+    y = without_metadata(y)
+    return np.frompyfunc(_plain, 1, 1)(y) if y.dtype == object and y.size else y
+
+
+def _plain(label):
+    if isinstance(label, str):
+        return str.__str__(label)  # exactly a str, whatever its class says of it
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def without_metadata(array):
+    """Return an array without what numpy lets a type carry along; anything else as it is.
+
+    Examples
+    --------
+    >>> noted = np.zeros(2, dtype=np.dtype(float, metadata={"source": "a row"}))
+    >>> without_metadata(noted).dtype.metadata is None
+    True
+    """
+    if not isinstance(array, np.ndarray) or array.dtype.metadata is None or array.dtype.names:
+        return array
+    plain = np.empty(array.shape, dtype=np.dtype(array.dtype.str))
+    plain[...] = array
+    return plain
+
+
+def row_count(X):
+    """Return how many rows X has, none included.
+
+    Examples
+    --------
+    >>> row_count(np.zeros((0, 3))), row_count([[1.0]])
+    (0, 1)
+    """
+    part = next(iter(X.values()), ()) if isinstance(X, dict) and not issparse(X) else X
+    if not hasattr(part, "shape") and not hasattr(part, "__len__"):
+        part = np.asarray(part)
+    return part.shape[0] if hasattr(part, "shape") else len(part)

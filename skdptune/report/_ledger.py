@@ -1,0 +1,114 @@
+"""What a ledger was charged for the price that a report states, and why its numbers are others."""
+
+from dataclasses import dataclass
+
+from skdptune._exceptions import InvalidParameterError, LedgerError
+from skdptune._validation import invalid_type, invalid_value
+from skdptune.ledger import PrivacyLedger
+from skdptune.ledger._claims import Claim
+from skdptune.ledger._digest import curve_digest
+from skdptune.ledger._entries import plain_number
+
+__all__ = ["Charged", "charged_to"]
+
+_PAYS = ("charge", "reserve", "planned")  # the kinds of entries that pay for a search; a claim uses a reservation
+
+
+@dataclass(frozen=True)
+class Charged:
+    """What a ledger was charged for one price, when the report was made.
+
+    Parameters
+    ----------
+    values : dict
+        Plain values, as in the report.
+    """
+
+    values: dict
+
+
+def charged_to(ledger, published, spent):
+    """Return what was charged for ``spent`` as a :class:`Charged`, or None.
+
+    Without a ledger, that of the fitted search ``published`` is asked, and left out where it knows of no such charge.
+
+    Raises
+    ------
+    InvalidTypeError, InvalidParameterError, LedgerError
+    """
+    if type(ledger) is Charged:
+        return ledger
+    if ledger is None:
+        found = _ledger_behind(getattr(published, "ledger", None))
+        if found is None or spent.stage != "spent":
+            return None
+        try:
+            values = _charges_of(found, spent)
+        except LedgerError:  # moved away since: a report can be made without it
+            return None
+        return None if values is None else Charged(values)
+    found = _ledger_behind(ledger)
+    if found is None:
+        advice = "Pass the ledger that the search was given, or PrivacyLedger.open(path)."
+        raise invalid_type("ledger", "a PrivacyLedger", ledger, advice)
+    if spent.stage != "spent":
+        advice = "Leave it out: a quote has charged nothing, and an inner search is paid for by the outer one."
+        raise invalid_value("ledger", "None in this report", found, advice)
+    values = _charges_of(found, spent)
+    if values is None:
+        raise InvalidParameterError(
+            "ledger must be the one that was charged this price; none of its entries is of this price. Pass the one "
+            "that the search was given."
+        )
+    return Charged(values)
+
+
+def _ledger_behind(ledger):
+    """Return the PrivacyLedger that a claim or an accountant spends from, or None."""
+    found = ledger.ledger if isinstance(ledger, Claim) else getattr(ledger, "__skdptune_ledger__", ledger)
+    return found if isinstance(found, PrivacyLedger) else None
+
+
+def _charges_of(ledger, spent):
+    """Return what ``ledger`` was charged for ``spent``, as plain values for the report, or None if nothing was.
+
+    The newest entry of a price is taken: entries of equal prices differ in nothing that is reported but their number.
+    """
+    snapshot = ledger.snapshot()
+    test = spent.test_score
+    searched = spent if test is None else test.search_spent
+    parts = [("search", searched.curve, searched.n_samples)]
+    if test is not None:
+        parts.append(("test score", test.curve, None if spent.relation == "add-remove" else test.n_rows))
+    entries = []
+    for what, curve, n_samples in parts:
+        entry = _entry_of(ledger, snapshot.entries, curve, n_samples)
+        if entry is None and what == "search":
+            return None
+        if entry is not None:
+            entries.append({
+                "what": what, "entry": entry.seq, "method": entry.method, "charged": plain_number(entry.rdp),
+                "delta_charged": entry.aside, "epsilon": plain_number(entry.epsilon),
+            })  # fmt: skip
+    return {
+        "dataset": ledger.dataset,
+        "identity": ledger.identity,
+        "epsilon": ledger.epsilon,
+        "delta": ledger.delta,
+        "order": plain_number(ledger.order),
+        "entries": entries,
+    }
+
+
+def _entry_of(ledger, entries, curve, n_samples):
+    """Return the newest entry that pays for ``curve`` on so many rows, or None."""
+    if curve.relation != ledger.relation:
+        return None
+    digest = curve_digest(curve)
+    epsilon = curve.epsilon(ledger.delta) if digest is None else None
+    released = {entry.token for entry in entries if entry.kind == "release"}
+    for entry in reversed(entries):
+        same = entry.digest == digest if digest is not None else entry.epsilon == epsilon
+        if entry.kind in _PAYS and entry.token not in released and same and entry.n_samples == n_samples:
+            return entry
+    return None

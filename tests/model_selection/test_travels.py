@@ -1,0 +1,92 @@
+"""What every try needs reaches it, on every engine, or is refused before anything is charged."""
+
+import os
+import threading
+
+import joblib
+import numpy as np
+import pytest
+import sklearn
+
+from skdptune import PrivateRandomSearchCV
+from skdptune.exceptions import CandidateRefusedError, TransportError
+from skdptune.run_counts import Fixed
+from tests.candidates.toys import GaussianToy
+
+X, Y = np.arange(120.0).reshape(40, 3), np.arange(40) % 2
+TIMED = pytest.param({"run_timeout": 60.0}, marks=pytest.mark.skipif(os.name != "posix", reason="process groups"))
+ENGINES = [{}, {"n_jobs": 2}, TIMED]
+
+
+class Purse:
+    charges = 0
+
+    def charge(self, spent, delta):
+        self.charges += 1
+
+
+class Locked:
+    """An accuracy with something beside it that can be neither copied nor pickled."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __call__(self, model, X, y):
+        return float(np.mean(model.predict(X) == y))
+
+
+class Told(GaussianToy):
+    """Publishes what it finds around it."""
+
+    published_attributes = (*GaussianToy.published_attributes, "memory_", "divided_")
+
+    def fit(self, X, y=None):
+        super().fit(X, y)
+        self.memory_ = sklearn.get_config()["working_memory"]
+        self.divided_ = float(np.log(np.zeros(1))[0])
+        return self
+
+
+def search(candidate, **params):
+    return PrivateRandomSearchCV(candidate, {"s": [1.0, 2.0]}, n_iter=Fixed(3), **params)
+
+
+@pytest.mark.parametrize("params", ENGINES)
+def test_a_scorer_that_cannot_be_copied_costs_nothing(params):
+    purse = Purse()
+    made = search(GaussianToy(), scoring=Locked(), ledger=purse, delta=1e-6, **params)
+    with pytest.raises(CandidateRefusedError, match="scoring must be something that copy.deepcopy can copy"):
+        made.fit(X, Y, X_public=X[:20] + 1, y_public=Y[:20])
+    assert purse.charges == 0
+
+
+class Unpicklable(Locked):
+    def __deepcopy__(self, memo):
+        return Unpicklable()
+
+
+@pytest.mark.parametrize(("backend", "works"), [("threading", True), ("loky", False)])
+def test_what_cannot_be_pickled_costs_nothing_where_it_would_have_to_be(backend, works):
+    purse = Purse()
+    made = search(GaussianToy(), scoring=Unpicklable(), ledger=purse, delta=1e-6)
+    with joblib.parallel_config(backend, n_jobs=2):
+        if works:
+            made.fit(X, Y, X_public=X[:20] + 1, y_public=Y[:20])
+        else:
+            with pytest.raises(TransportError, match="scoring must be something that can be pickled"):
+                made.fit(X, Y, X_public=X[:20] + 1, y_public=Y[:20])
+    assert purse.charges == works
+
+
+@pytest.mark.parametrize("params", [*ENGINES, {"n_jobs": 2, "backend": "threading"}])
+def test_settings_of_the_thread_that_searches_hold_in_every_try(params):
+    params = dict(params)
+    with (
+        joblib.parallel_config(params.pop("backend", "loky")),
+        sklearn.config_context(working_memory=77),
+        np.errstate(divide="raise"),  # of the caller: a try has numpy's default, on every engine
+    ):
+        made = search(Told(), refit="winner", **params).fit(X, Y)
+        assert np.geterr()["divide"] == "raise"
+    assert made.best_estimator_.memory_ == 77
+    assert made.best_estimator_.divided_ == -np.inf
