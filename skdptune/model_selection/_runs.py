@@ -312,7 +312,7 @@ def raises_on_all(scorer, model, X, classes):
 
 @contextlib.contextmanager
 def _except_ctrl_c():
-    """Go on whatever a row makes a model raise (libraries in Rust raise no Exception), unless somebody ends the search."""
+    """Go on whatever a row makes a model raise (Rust raises no Exception), unless somebody ends the search."""
     try:
         yield
     except KeyboardInterrupt:
