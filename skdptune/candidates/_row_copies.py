@@ -28,7 +28,8 @@ class RowCopies:
     shape of X or y (arrays, frames, sparse matrices, nested lists), whatever it holds.
 
     *Guarantee*: no value is compared. A private output may equal y by chance; were it withheld then, its absence would
-    tell y. And where the number of rows is private, no shape is: its absence would tell that number.
+    tell y. And where the number of rows is private, no shape is: its absence would tell that number. Where there are as
+    many rows as columns, shapes are not compared, either: coefficients would be taken for labels.
 
     Examples
     --------
@@ -47,6 +48,8 @@ class RowCopies:
         self._shapes, self._lengths = frozenset(), frozenset()
         if n_is_public:
             found = {_shape(part) for part in (y, *parts) if part is not None} - {None, ()}
+            if any(len(shape) == 2 and shape[0] == shape[1] for shape in found):
+                found = set()  # as many columns as rows: a coefficient for each column looks like a label for each row
             if y is not None:
                 found |= {shape[:1] for shape in found}  # also where y is one column, or a list
             self._shapes = frozenset(found)

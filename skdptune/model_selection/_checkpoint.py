@@ -21,7 +21,6 @@ import json
 import os
 import platform
 import secrets
-import warnings
 import weakref
 
 import sklearn
@@ -38,6 +37,7 @@ from skdptune._validation import describe, invalid_type, invalid_value
 from skdptune.ledger._digest import curve_digest
 from skdptune.model_selection._fingerprint import examine
 from skdptune.model_selection._fingerprint_code import version_of
+from skdptune.model_selection._publish import tell
 from skdptune.model_selection._store import Store, StoreRef, pickled
 from skdptune.model_selection._vault import Vault
 
@@ -489,12 +489,12 @@ class Checkpoint:
         try:
             os.fsync(self._vault.fd)  # before anything is removed: a power cut may not bring back the header alone
             self._remove()
-        except OSError as error:
-            warnings.warn(
-                f"the search is finished, but its checkpoint {self.path!r} could not be removed ({error.strerror}). "
+        except (OSError, KeyboardInterrupt) as error:  # nothing is left to stop, but a result to lose
+            reason = getattr(error, "strerror", None) or "Ctrl-C"
+            tell(
+                f"the search is finished, but its checkpoint {self.path!r} could not be removed ({reason}). "
                 "It holds secrets of the search: remove it by hand.",
-                UserWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
 
     def _abandon(self):

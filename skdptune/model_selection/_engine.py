@@ -31,7 +31,7 @@ from skdptune.model_selection._progress import Progress
 from skdptune.model_selection._quiet import quiet, tell_curator
 from skdptune.model_selection._read_only import size_of
 from skdptune.model_selection._readiness import release_workers, start_workers, works_elsewhere
-from skdptune.model_selection._runs import OVER
+from skdptune.model_selection._runs import NUMPY_DEFAULT, OVER
 from skdptune.model_selection._store import Store, adopt, forget
 from skdptune.model_selection._transport import shipping, worker_died
 from skdptune.model_selection._worker import run_task, settle
@@ -144,7 +144,7 @@ class Runner:
     @staticmethod
     def quietly(work, seed):
         """Return ``work()``, called under the conditions of a run."""
-        with quiet(), isolated_global_generators(seed):
+        with quiet(), isolated_global_generators(seed), np.errstate(**NUMPY_DEFAULT):
             return work()
 
     @contextlib.contextmanager

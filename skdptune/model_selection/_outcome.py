@@ -1,14 +1,13 @@
 """What a search publishes, from its best record; one default where there is nothing to publish."""
 
 import copy
-import warnings
 from dataclasses import replace
 
 from skdptune._exceptions import AllRunsFailedError, RunFailedError
 from skdptune.candidates import find_adapter
 from skdptune.model_selection._engine import Runner
 from skdptune.model_selection._pricing import training_curve
-from skdptune.model_selection._publish import default_model, no_winner, publish
+from skdptune.model_selection._publish import default_model, no_winner, publish, tell
 from skdptune.model_selection._read_only import has_objects, own
 from skdptune.model_selection._rows import declared_classes
 from skdptune.model_selection._runs import child_seed, raises_on_all
@@ -80,12 +79,11 @@ def _warn_of_broken(plan, model, X):
 
     failure = Runner.quietly(ask, None)
     if failure is not None:
-        warnings.warn(
+        tell(
             f"the published model raised {type(failure).__name__} on every row made up to be like those of X. A row on "
             "which a model raises scores worst: if this one cannot be scored on any row, its score says nothing. Try "
             "it on public or synthetic rows.",
-            UserWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
 
 

@@ -10,7 +10,9 @@ import pickle
 import numpy as np
 import scipy.sparse
 
-__all__ = ["has_objects", "own", "size_of"]
+from skdptune._exceptions import InvalidParameterError
+
+__all__ = ["has_objects", "own", "refuse_uncopyable", "size_of"]
 
 _FIXED = frozenset(
     {
@@ -46,6 +48,27 @@ def _is_fixed(kind):
     if kind.__module__.partition(".")[0] == "pandas":
         return kind.__name__ in ("Timestamp", "Timedelta", "Period", "Interval", "NaTType", "NAType")
     return kind in _FIXED or (issubclass(kind, np.generic) and not issubclass(kind, np.void))
+
+
+def refuse_uncopyable(**tables):
+    """Refuse tables with a cell that no try could get a copy of, before anything is spent; no cell is quoted.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    for name, value in tables.items():
+        failed = False
+        if value is not None and has_objects(value):
+            try:
+                _with_own_cells(value)
+            except Exception:
+                failed = True
+        if failed:  # raised here, so that no error of a cell hangs on it
+            raise InvalidParameterError(
+                f"{name} must have cells that copy.deepcopy can copy, because each try gets cells of its own; at least "
+                "one cannot be copied (it holds a lock or an open file, say). Turn cells into numbers or text first."
+            )
 
 
 def own(value, deep=False):

@@ -29,10 +29,10 @@ from skdptune.model_selection._rows import made_up_rows, take_rows
 from skdptune.model_selection._space import with_settings
 from skdptune.model_selection._tidy import row_count
 
-__all__ = ["RunData", "RunPlan", "RunRecord", "RunSeeds", "one_run"]
+__all__ = ["NUMPY_DEFAULT", "RunData", "RunPlan", "RunRecord", "RunSeeds", "one_run"]
 
 MARK_BITS = 128
-_NUMPY_DEFAULT = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+NUMPY_DEFAULT = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 OVER = "over"  # instead of a failure: the run has finished before
 
 
@@ -202,7 +202,7 @@ def one_run(plan, data, seed, position=None):
     with (
         quiet_worker(data.parent),
         isolated_global_generators(child_seed(seed, "global")),
-        np.errstate(**_NUMPY_DEFAULT),  # the same on every engine; and as it was afterwards, whatever a run sets
+        np.errstate(**NUMPY_DEFAULT),  # the same on every engine; and as it was afterwards, whatever a run sets
         _configured(plan.config),
         _unforked(),
     ):

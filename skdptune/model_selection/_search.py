@@ -35,6 +35,7 @@ from skdptune.model_selection._preflight import check_travels, preflight
 from skdptune.model_selection._pricing import SearchTerms, quote
 from skdptune.model_selection._publish import NotPublished, withdraw
 from skdptune.model_selection._quiet import debugging
+from skdptune.model_selection._read_only import refuse_uncopyable
 from skdptune.model_selection._readiness import make_ready
 from skdptune.model_selection._repr import PricedRepr
 from skdptune.model_selection._rows import (
@@ -50,6 +51,7 @@ from skdptune.model_selection._rows import (
 from skdptune.model_selection._runs import RunData, RunPlan, RunSeeds, public_coins
 from skdptune.model_selection._space import ParamSpace, unfitted
 from skdptune.model_selection._splits import as_split_scheme, check_scheme_relation
+from skdptune.model_selection._tidy import refuse_speaking_index
 from skdptune.run_counts import as_run_count
 from skdptune.scoring import resolve_private_scorer, resolve_public_scorer
 
@@ -432,6 +434,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         terms = self._resolve(number_of_rows(X, fewest), public_validation)
         priced = self._quote(terms)
         # Schema checks, still before anything is spent.
+        refuse_speaking_index(X, self.estimator)
         X, y = check_rows(self, X, y)
         classes = label_set(self, y)
         if public_validation:
@@ -439,6 +442,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         plan = self._plan(terms, priced, classes)
         preflight(plan, row_shape(X))
         check_travels(plan, self.n_jobs)
+        refuse_uncopyable(X=X, y=y, X_public=X_public, y_public=y_public)
         ledger = as_ledger(ledger)
         with open_checkpoint(check_checkpoint(self.checkpoint)) as saved:
             # What is drawn here, and all coins later on, is a function of the master secret.

@@ -390,13 +390,18 @@ class Store:
 
     def _kept(self):
         """Yield the records of this sitting, each as bytes and as it is."""
-        for name in self._vault.names():
+        seen = set()
+        for name in sorted(self._vault.names()):
             if name.startswith(self._own_records):
                 try:
                     body = self._vault.read(name)  # checks owner, mode and digest: only then is it unpickled
                 except FileNotFoundError:
                     continue
-                yield body, self._load(body)
+                record = self._load(body)
+                # two workers may have had the same run at once: the outcome that counts is chosen by a random name
+                if record.position not in seen:
+                    seen.add(record.position)
+                    yield body, record
 
     def damaged(self, name):
         """Return the error for a file of the store that is not what was written."""

@@ -3,9 +3,19 @@
 import numpy as np
 from scipy.sparse import issparse
 
+from skdptune._exceptions import InvalidParameterError
+from skdptune.candidates._rehearsal import declared_functions
 from skdptune.model_selection._missing import missing
 
-__all__ = ["canonical", "fresh_index", "plain_labels", "row_count", "with_numbers", "without_metadata"]
+__all__ = [
+    "canonical",
+    "fresh_index",
+    "plain_labels",
+    "refuse_speaking_index",
+    "row_count",
+    "with_numbers",
+    "without_metadata",
+]
 
 
 def canonical(X):
@@ -40,6 +50,24 @@ def fresh_index(X):
     [1, 2]
     """
     return X.reset_index(drop=True) if hasattr(X, "iloc") and hasattr(X, "reset_index") else X
+
+
+def refuse_speaking_index(X, estimator):
+    """Refuse a frame whose index says something where declared functions, which could read it, would not find it.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    index = getattr(X, "index", None)
+    if not hasattr(X, "iloc") or not hasattr(index, "nlevels") or not declared_functions(estimator):
+        return
+    if index.nlevels > 1 or index.name is not None or index.dtype.kind not in "iu":
+        raise InvalidParameterError(
+            "X must have plain row numbers as its index where functions declared by row_wise may read it, because rows "
+            "are numbered anew in every try. Make the index a column, X.reset_index(), or drop it, "
+            "X.reset_index(drop=True), here and where you predict."
+        )
 
 
 def with_numbers(rows, columns):

@@ -72,7 +72,7 @@ def _ledger_behind(ledger):
 def _charges_of(ledger, spent):
     """Return what ``ledger`` was charged for ``spent``, as plain values for the report, or None if nothing was.
 
-    The newest entry of a price is taken: entries of equal prices differ in nothing that is reported but their number.
+    The newest entry of a price is taken: an entry names no search, and the report says so.
     """
     snapshot = ledger.snapshot()
     test = spent.test_score
@@ -107,8 +107,11 @@ def _entry_of(ledger, entries, curve, n_samples):
     digest = curve_digest(curve)
     epsilon = curve.epsilon(ledger.delta) if digest is None else None
     released = {entry.token for entry in entries if entry.kind == "release"}
+    claimed = {entry.token for entry in entries if entry.kind == "claim"}
     for entry in reversed(entries):
         same = entry.digest == digest if digest is not None else entry.epsilon == epsilon
+        if entry.kind == "reserve" and entry.token not in claimed:
+            continue  # held for a search that has not been seen
         if entry.kind in _PAYS and entry.token not in released and same and entry.n_samples == n_samples:
             return entry
     return None

@@ -279,7 +279,7 @@ def _ledger(found):
         ("It adds up", "epsilons and deltas" if endless else f"Renyi divergences at order {as_given(ledger['order'])}"),
     ]
     for entry in ledger["entries"]:
-        rows.append((f"Charged for the {entry['what']}", _charge(entry, ledger, endless)))
+        rows.append((f"Newest charge of the price of the {entry['what']}", _charge(entry, ledger, endless)))
         alone = f"epsilon {nats_up(float(entry['epsilon']))} at delta {at}"
         rows.append((f"Price of the {entry['what']} by itself", alone))
     why = (
@@ -288,6 +288,10 @@ def _ledger(found):
         f"ledger at its own, delta = {at}; both hold, and where the deltas are equal, so are the epsilons. What a "
         "ledger adds up is the amount charged, in a unit whose sums hold also for searches that are chosen after "
         "seeing the results of others. For everything charged to it together, its budget is the number to state."
+    )
+    why += (
+        " An entry names a price and no search: it is found by the price, and that it was made for this search, and "
+        "for no other of the same price, is for the curator to say."
     )
     if len(ledger["entries"]) == 1 and found["test_score"] is not None:
         why += " The test score has no entry of its own."

@@ -37,8 +37,11 @@ class RowsThatFail:
     strict = False  # True raises what a batch raises
     _most = sys.maxsize  # rows for which the memory was large enough
 
-    def _whole(self, x, y, path=()):
-        """Return the sums of a batch, in pieces if it is larger than what went into the memory so far."""
+    def _whole(self, x, y, path=(), last=False):
+        """Return the sums of a batch, in pieces if it is larger than what went into the memory so far.
+
+        ``last`` says that a row has failed before: each is asked twice at most, also the only one of a batch.
+        """
         n = y.shape[0]
         if n > self._most:
             return self._pieces(x, y, path)
@@ -53,7 +56,7 @@ class RowsThatFail:
         if n == 1:
             if exhausted:
                 self._made_up(x, y, path)  # raises if it was not the row
-            return self.zeros()
+            return self.zeros() if last else self._whole(x, y, (*path, 0), last=True)
         made_up = self._made_up(x, y, path)
         if n > self._most:
             return self._pieces(x, y, path)
@@ -96,7 +99,7 @@ class RowsThatFail:
         total = self.zeros() if total is None else total
         for i in torch.nonzero(~good)[:, 0].tolist():
             row = slice(i, i + 1)
-            _add(total, self._whole(slice_rows(x, row), y[row], (*path, i)))
+            _add(total, self._whole(slice_rows(x, row), y[row], (*path, i), last=True))
         return total
 
     def _good_rows(self, x, y, made_up, path):

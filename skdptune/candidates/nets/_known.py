@@ -109,7 +109,7 @@ def _is_setting(value):
     """Return whether a value is a plain one: anything else could run when it is computed with."""
     if type(value) in (tuple, list, torch.Size):
         return all(map(_is_setting, value))
-    return type(value) in _PLAIN or isinstance(value, np.generic)
+    return type(value) in _PLAIN or (isinstance(value, np.generic) and type(value).__module__ == "numpy")
 
 
 def _is_patched(layer):

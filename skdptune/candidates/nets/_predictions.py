@@ -61,7 +61,7 @@ def check_predictions(nonlinearity, criterion, outputs_of, pairs, *, alone, clos
         rows = len(next(iter(x.values())) if isinstance(x, dict) else x)
         if not isinstance(made, torch.Tensor) or made.shape[:1] != (rows,):
             raise _not_one_each()
-        return made
+        return made.double() if made.dtype is torch.bool else made
 
     for i, (x, other, kept) in enumerate(pairs):
         try:

@@ -202,3 +202,28 @@ def test_what_is_assumed_of_errors_and_draws_is_said():
         assert words in said(module=Small) and words in said(module=Small, grad_sample_mode="hooks")
         assert words not in said() and words not in said(module=Small, grad_sample_mode="rows")
     assert "Predictions of" in said(predict_nonlinearity=torch.exp)
+
+
+class Stub(RowsThatFail):
+    """Fails for rows that are 1, and notes from which seeds such a row was asked by itself."""
+
+    def __init__(self):
+        self.alone = []
+
+    def zeros(self):
+        return [torch.zeros(1)]
+
+    def _attempt(self, x, y, fine, path):
+        if bool((x == 1).any()):
+            if len(y) == 1:
+                self.alone.append(path)
+            raise RuntimeError
+        return [x.sum().reshape(1) if fine is None else x[fine].sum().reshape(1)]
+
+
+def test_a_row_has_as_many_tries_in_a_batch_of_one_as_in_any_other():
+    lone, pair = Stub(), Stub()
+    assert lone._whole(torch.tensor([[1.0]]), torch.zeros(1))[0] == 0
+    assert lone.alone == [(), (0,)]  # the batch, and the row again
+    assert pair._whole(torch.tensor([[1.0], [0.5]]), torch.zeros(2))[0] == 0.5
+    assert pair.alone == [(0,)]  # after the batch
