@@ -406,7 +406,7 @@ def test_other_things_in_the_place_of_files_are_refused_and_leave_nothing_open(f
     before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else None
     with pytest.raises(CheckpointError, match="cannot be trusted|not a plain file"):
         search(folder, ledger=ledger).fit(X, Y)
-    assert before is None or len(os.listdir("/proc/self/fd")) == before
+    assert before is None or len(os.listdir("/proc/self/fd")) <= before  # others may be collected meanwhile
     assert ledger.charges == 1
 
 

@@ -397,6 +397,7 @@ def test_what_cannot_be_trained_is_refused(module, message):
         rehearse(module)
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")  # of torch, once a process
 @pytest.mark.parametrize(
     ("module", "shape", "mode"),
     [
