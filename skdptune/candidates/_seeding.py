@@ -72,7 +72,7 @@ def entropy_for(seed, *path):
     if seed is None:
         return secrets.randbits(ENTROPY_BITS)
     # repr of a tuple of ints and strs is injective, so no two paths share a digest input
-    text = repr((int(seed), tuple(str(part) for part in path)))
+    text = repr((int(seed), tuple(map(str, path))))
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
 
 
@@ -424,7 +424,7 @@ def release_global_generators():
 
 def _reseed(seed):
     entropy = entropy_for(seed, "numpy global")
-    words = [(entropy >> (32 * i)) & 0xFFFFFFFF for i in range(_POOL_WORDS)]
+    words = np.frombuffer(entropy.to_bytes(ENTROPY_BITS // 8, "little"), dtype="<u4")
     np.random.seed(words)  # all 256 bits enter; numpy takes its own lock
     random.seed(entropy_for(seed, "random global"))
 

@@ -348,7 +348,7 @@ class Store:
         """
         state = state_of(record)
         with self._lock:  # until the run is marked, nothing takes the place of its record
-            if self._is_over(self.mark(record.position)):
+            if self.ref.keeps_best and self.mark(record.position).final:
                 return False
             if self.ref.keeps_best and (floor is None or record.rank > floor):
                 self._keep(record)
