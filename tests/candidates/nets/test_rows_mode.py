@@ -236,7 +236,7 @@ def test_a_row_that_fails_counts_zero_and_costs_no_other(error, monkeypatch):
     with clipper("rows", module, CROSS, [0.1], seeds=np.random.default_rng(0)) as clip:
         Fails.calls = 0
         got = clip.clipped_sum(x, y)
-        assert Fails.calls <= 64 + 2 * 5
+        assert Fails.calls <= 64 + 3 * 5  # once more by itself, and made-up rows where the memory was to blame
         torch.testing.assert_close(flat(got), flat(clip.clipped_sum(x[kept], y[kept])))
         assert not flat(clip.clipped_sum(x[~kept], y[~kept])).any()
 
