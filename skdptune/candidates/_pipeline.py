@@ -45,7 +45,8 @@ class PipelineAdapter(CandidateAdapter):
     neighbours stay neighbours.
 
     In training, a row that a free step raises on is blanked before that step, and a value that the steps before a
-    private one have made infinite (or missing, if the private step takes no missing values) is 0: one row fails no try.
+    private one have made infinite (or missing, if the private step takes no missing values) is 0, so that one row
+    fails no try; but for steps that raise on blank rows as well, and infinite values in columns of objects.
     In predicting, such a row is passed on as it is; a step may raise on it, and then it scores worst.
 
     Raises

@@ -1,9 +1,11 @@
-"""What a free step makes of rows in training, such that no single row can fail a try.
+"""What a free step makes of rows in training, such that single rows do not fail a try.
 
 A step may raise for one odd cell (a number among texts), or make an infinite or missing value of a finite one (the
 logarithm of -1). Both would fail all tries, after the charge, because of one row. In training such a row is therefore
 blanked, or such a value is 0: each row by itself, so that neighbours stay neighbours. A published model does neither:
 there the row raises, and where rows are scored it scores worst, by itself.
+
+A step that raises on a blank row, too, raises as before; and only plain numbers are looked through for infinite ones.
 """
 
 import contextlib
