@@ -22,7 +22,7 @@ from skdptune.candidates._seeding import (
 )
 from skdptune.candidates._statements import CurveRdp, RdpStatement, ScaledRdp, stated_curve, stated_rdp
 
-__all__ = ["NativeAdapter", "RdpStatement"]
+__all__ = ["NativeAdapter"]
 
 # Beside generators, code and frames: nothing that replays noise or leads back to the rows is published.
 _LEADS_BACK = (

@@ -14,6 +14,7 @@ from skdptune.candidates._protocol import (
     largest_below,
 )
 from skdptune.candidates._rehearsal import N_ROWS, made_up_batches
+from skdptune.candidates._row_safe import length_of
 from skdptune.candidates._seeding import entropy_for
 from skdptune.candidates._stateless import (
     StatelessAdapter,
@@ -299,8 +300,7 @@ def _passed_on(adapter, fitted, X):
 
     Under add-remove a part may be empty, and that it is must not show.
     """
-    shape = getattr(X, "shape", None)
-    if shape[0] if shape else len(X):
+    if length_of(X):
         return adapter.transform_released(fitted, X)
     failure = None
     for rows in (placeholder_like(X), *made_up_batches(X)):

@@ -12,11 +12,11 @@ import contextlib
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import get_tags
+from sklearn.utils import _safe_indexing, get_tags
 
 from skdptune._exceptions import CandidateRefusedError
 
-__all__ = ["finite_rows", "transformed"]
+__all__ = ["finite_rows", "length_of", "transformed"]
 
 
 def transformed(transform, X, blank):
@@ -47,7 +47,7 @@ def transformed(transform, X, blank):
         transform(row)
     except Exception:  # not for a value of X: every try ends so
         raise failure from None
-    bad = np.array(sorted(_failing(transform, X, np.arange(_length(X)))), dtype=np.intp)
+    bad = np.array(sorted(_failing(transform, X, np.arange(length_of(X)))), dtype=np.intp)
     return transform(_replaced(X, bad, row))
 
 
@@ -70,17 +70,14 @@ def _failing(transform, X, positions):
     return found
 
 
-def _length(X):
+def length_of(X):
+    """Return how many rows or documents X has."""
     shape = getattr(X, "shape", None)
     return shape[0] if shape else len(X)
 
 
 def _rows(X, positions):
-    if hasattr(X, "iloc"):
-        return X.iloc[positions]
-    if sparse.issparse(X):
-        return X.tocsr()[positions]
-    return X[positions] if hasattr(X, "shape") else [X[i] for i in positions]
+    return _safe_indexing(X.tocsr() if sparse.issparse(X) else X, positions)
 
 
 def _replaced(X, bad, row):
@@ -90,7 +87,7 @@ def _replaced(X, bad, row):
         for place in bad:
             out[place] = row[0]
         return out
-    places = np.arange(_length(X))
+    places = np.arange(length_of(X))
     places[bad] = len(places)  # the row behind them all
     if hasattr(X, "iloc"):
         import pandas as pd

@@ -38,6 +38,7 @@ __all__ = [
     "release_global_generators",
     "set_random_states",
     "strip_seeds",
+    "with_settings_of",
 ]
 
 ENTROPY_BITS = 256
@@ -165,16 +166,20 @@ def quick_clone(estimator, overrides=None, random_state=None):
             for name in params:
                 if name == "random_state" or name.endswith("__random_state"):
                     params[name] = None if random_state is None else random_state(name)
-            twin = type(estimator)(**params)
-            for extra in ("_metadata_request", "_sklearn_output_config"):
-                if extra in vars(estimator):
-                    setattr(twin, extra, copy.deepcopy(vars(estimator)[extra]))
-            return twin
+            return with_settings_of(estimator, type(estimator)(**params))
     twin = clone(estimator)
     if overrides:
         twin.set_params(**{name: clone(value, safe=False) for name, value in overrides.items()})
     for name in random_state_names(twin):
         twin.set_params(**{name: None if random_state is None else random_state(name)})
+    return twin
+
+
+def with_settings_of(estimator, twin):
+    """Return ``twin`` with what scikit-learn keeps of ``estimator`` beside its parameters: requests, output kinds."""
+    for extra in ("_metadata_request", "_sklearn_output_config"):
+        if extra in vars(estimator):
+            setattr(twin, extra, copy.deepcopy(vars(estimator)[extra]))
     return twin
 
 

@@ -70,7 +70,7 @@ from skdptune.candidates._rehearsal import (
     quietly,
     unfit,
 )
-from skdptune.candidates._row_safe import transformed
+from skdptune.candidates._row_safe import length_of, transformed
 from skdptune.candidates._seeding import set_random_states, strip_seeds
 
 __all__ = [
@@ -107,7 +107,7 @@ class RowWise:
         if out is None:
             raise TypeError(f"{self!r} returned None, not rows")  # the usual slip: no return statement
         # a document is one row, whatever its words are
-        if not isinstance(X, (str, bytes)) and _row_count(out) != _row_count(X):
+        if not isinstance(X, (str, bytes)) and length_of(out) != length_of(X):
             raise CandidateRefusedError(
                 f"{self!r} was declared row-wise and must return one row for each row it gets; it "
                 "changed the number of rows: remove the function or declare it no more."
@@ -118,11 +118,6 @@ class RowWise:
 
     def __repr__(self):
         return f"row_wise({getattr(self.func, '__name__', type(self.func).__name__)})"
-
-
-def _row_count(X):
-    shape = getattr(X, "shape", None)
-    return shape[0] if shape else len(X)
 
 
 def row_wise(func):

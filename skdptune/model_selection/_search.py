@@ -5,7 +5,6 @@ private base algorithm K times with independent coins, output the best. ``best_o
 :mod:`skdptune.accounting` prices it.
 """
 
-import copy
 import secrets
 import warnings
 from dataclasses import replace
@@ -25,6 +24,7 @@ from skdptune._exceptions import (
 from skdptune._validation import check_choice, check_integer, check_real, invalid_type, invalid_value
 from skdptune.accounting._relations import check_relation
 from skdptune.candidates import find_adapter
+from skdptune.candidates._seeding import with_settings_of
 from skdptune.ledger import as_ledger, for_pickling
 from skdptune.model_selection._assumptions import assumptions_of
 from skdptune.model_selection._cells import check_run_timeout
@@ -571,11 +571,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         # A ledger is held by reference: a clone that charged a copy would count into nowhere.
         params = self.get_params(deep=False)
         twin = {name: clone(value, safe=False) for name, value in params.items() if name != "ledger"}
-        fresh = type(self)(**twin, ledger=params["ledger"])
-        for extra in ("_metadata_request", "_sklearn_output_config"):  # no parameters, but settings all the same
-            if extra in vars(self):
-                setattr(fresh, extra, copy.deepcopy(vars(self)[extra]))
-        return fresh
+        return with_settings_of(self, type(self)(**twin, ledger=params["ledger"]))
 
     def __getstate__(self):
         state = super().__getstate__()

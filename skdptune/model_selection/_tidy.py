@@ -5,6 +5,7 @@ from scipy.sparse import issparse
 
 from skdptune._exceptions import InvalidParameterError
 from skdptune.candidates._rehearsal import declared_functions
+from skdptune.candidates._row_safe import length_of
 from skdptune.model_selection._missing import missing
 
 __all__ = [
@@ -152,4 +153,4 @@ def row_count(X):
     part = next(iter(X.values()), ()) if isinstance(X, dict) and not issparse(X) else X
     if not hasattr(part, "shape") and not hasattr(part, "__len__"):
         part = np.asarray(part)
-    return part.shape[0] if hasattr(part, "shape") else len(part)
+    return length_of(part)

@@ -11,7 +11,7 @@ from skdptune.ledger._entries import plain_number
 
 __all__ = ["Charged", "charged_to"]
 
-_PAYS = ("charge", "reserve", "planned")  # the kinds of entries that pay for a search; a claim uses a reservation
+_PAYS = ("charge", "planned")  # the kinds of entries that pay for a search; so does a claimed reservation
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,11 @@ def _entry_of(ledger, entries, curve, n_samples):
         return None
     digest = curve_digest(curve)
     epsilon = curve.epsilon(ledger.delta) if digest is None else None
-    released = {entry.token for entry in entries if entry.kind == "release"}
     claimed = {entry.token for entry in entries if entry.kind == "claim"}
     for entry in reversed(entries):
         same = entry.digest == digest if digest is not None else entry.epsilon == epsilon
-        if entry.kind == "reserve" and entry.token not in claimed:
-            continue  # held for a search that has not been seen
-        if entry.kind in _PAYS and entry.token not in released and same and entry.n_samples == n_samples:
+        # a reservation that no search has claimed is held for one that has not been seen, or was given back
+        pays = entry.kind in _PAYS or (entry.kind == "reserve" and entry.token in claimed)
+        if pays and same and entry.n_samples == n_samples:
             return entry
     return None

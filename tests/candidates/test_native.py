@@ -19,8 +19,9 @@ from sklearn.utils import Bunch
 from skdptune._exceptions import CandidateRefusedError, PricingError
 from skdptune.accounting import PrivacyCurve
 from skdptune.candidates import find_adapter
-from skdptune.candidates._native import NativeAdapter, RdpStatement
+from skdptune.candidates._native import NativeAdapter
 from skdptune.candidates._seeding import entropy_for
+from skdptune.candidates._statements import RdpStatement
 from tests.candidates.toys import (
     ClassesToy,
     CurveToy,

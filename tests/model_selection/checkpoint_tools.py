@@ -2,6 +2,8 @@
 
 import json
 import os
+import traceback
+import warnings
 
 import numpy as np
 import pytest
@@ -87,6 +89,20 @@ def marks(folder, count=6):
     found = dict(store.marks(count))
     store.close()
     return found
+
+
+def in_child(work):
+    """Run ``work`` in a fork; return its exit status."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        try:
+            os._exit(work() or 0)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(3)
+    return os.waitpid(child, 0)[1]
 
 
 def environment():

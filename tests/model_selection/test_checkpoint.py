@@ -10,8 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
-import warnings
 
 import joblib
 import numpy as np
@@ -38,6 +36,7 @@ from tests.model_selection.checkpoint_tools import (
     X,
     Y,
     environment,
+    in_child,
     interrupt,
     marks,
     opened,
@@ -208,21 +207,6 @@ class _TokenLedger:
     charge = None
 
 
-def _in_child(work):
-    """Run ``work`` in a fork; return its exit status."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-        os._exit(3)
-    return os.waitpid(child, 0)[1]
-
-
 def _fit_in_child(folder, ledger_path, result, n):
     def work():
         tick = _killed_before(n)
@@ -232,7 +216,7 @@ def _fit_in_child(folder, ledger_path, result, n):
         with open(result, "wb") as file:
             pickle.dump(outcome(fitted), file)
 
-    return _in_child(work)
+    return in_child(work)
 
 
 def test_killed_before_every_single_change_of_the_disk(tmp_path):

@@ -5,7 +5,6 @@ import pathlib
 import shutil
 import signal
 import stat
-import warnings
 
 import numpy as np
 import pytest
@@ -16,20 +15,20 @@ from skdptune.model_selection import _checkpoint, _folders, _store, _vault
 from skdptune.model_selection._runs import OVER, RunRecord
 from skdptune.model_selection._worker import settle
 from skdptune.run_counts import Fixed
-from tests.model_selection.checkpoint_tools import MARKS, Interrupts, Ledger, X, Y, interrupt, marks, opened, search
+from tests.model_selection.checkpoint_tools import (
+    MARKS,
+    Interrupts,
+    Ledger,
+    X,
+    Y,
+    in_child,
+    interrupt,
+    marks,
+    opened,
+    search,
+)
 
 pytestmark = MARKS
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return str(tmp_path / "search")
-
-
-@pytest.fixture
-def begun(folder):
-    interrupt(search(folder))
-    return folder
 
 
 class FromOutside(Interrupts):
@@ -51,19 +50,6 @@ def outside(folder, **params):
     return PrivateRandomSearchCV(FromOutside(), {"s": [1.0]}, n_iter=Fixed(5), checkpoint=folder, **params)
 
 
-def in_fork(work):
-    """Run ``work`` in a fork; return its exit status."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        child = os.fork()
-    if child == 0:
-        try:
-            os._exit(work() or 0)
-        finally:
-            os._exit(99)
-    return os.waitpid(child, 0)[1]
-
-
 def killed_at(change, number, folder):
     """Fit until just before the ``number``-th call of ``os.<change>`` that ends the search or removes the folder."""
     real, left = getattr(os, change), [number]
@@ -79,7 +65,7 @@ def killed_at(change, number, folder):
         setattr(os, change, kills)
         outside(folder).fit(X, Y)
 
-    return os.WTERMSIG(in_fork(work))
+    return os.WTERMSIG(in_child(work))
 
 
 # ---------------------------------------------------------------- killed while the folder is removed
@@ -236,7 +222,7 @@ def _is_free(folder):
             return 1 if "in use by another fit" in str(error) else 2
         return 0
 
-    return {0: True, 1: False}[os.WEXITSTATUS(in_fork(work))]
+    return {0: True, 1: False}[os.WEXITSTATUS(in_child(work))]
 
 
 def test_the_folder_stays_taken_when_this_process_copies_it(begun, tmp_path):
@@ -259,7 +245,7 @@ def test_a_fork_that_outlives_its_parent_does_not_keep_the_folder(begun):
         assert held is not None
         os.kill(os.getpid(), signal.SIGKILL)
 
-    assert os.WTERMSIG(in_fork(work)) == signal.SIGKILL
+    assert os.WTERMSIG(in_child(work)) == signal.SIGKILL
     assert _is_free(begun)
     os.close(writing)
     os.close(reading)

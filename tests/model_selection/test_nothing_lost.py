@@ -18,15 +18,7 @@ from skdptune.model_selection._runs import RunRecord
 from skdptune.model_selection._store import Store
 from skdptune.run_counts import Fixed
 from tests.candidates.toys import GaussianToy
-
-X, Y = np.arange(120.0).reshape(40, 3), np.arange(40) % 2
-
-
-class Purse:
-    charges = 0
-
-    def charge(self, spent, delta):
-        self.charges += 1
+from tests.model_selection.checkpoint_tools import Ledger, X, Y
 
 
 class Broken(GaussianToy):
@@ -60,7 +52,7 @@ def test_a_warning_that_is_an_error_undoes_no_publication():
 
 
 def test_a_cell_that_cannot_be_copied_costs_nothing_and_is_not_quoted():
-    purse, rows = Purse(), np.array([[i, {"a": i}] for i in range(40)], dtype=object)
+    purse, rows = Ledger(), np.array([[i, {"a": i}] for i in range(40)], dtype=object)
     rows[3, 1] = Lock()
     pipe = make_pipeline(FunctionTransformer(row_wise(first_column)), GaussianToy())
     made = PrivateRandomSearchCV(pipe, {"gaussiantoy__s": [1.0]}, n_iter=Fixed(1), ledger=purse, delta=1e-6)
@@ -73,7 +65,7 @@ def test_a_cell_that_cannot_be_copied_costs_nothing_and_is_not_quoted():
 def test_an_index_that_a_declared_function_could_read_is_refused_before_the_charge():
     pandas = pytest.importorskip("pandas")
     pipe = make_pipeline(FunctionTransformer(row_wise(abs)), GaussianToy())
-    space, purse = {"gaussiantoy__s": [1.0]}, Purse()
+    space, purse = {"gaussiantoy__s": [1.0]}, Ledger()
     made = PrivateRandomSearchCV(pipe, space, n_iter=Fixed(1), ledger=purse, delta=1e-6)
     frame = pandas.DataFrame(X, columns=list("abc"))
     for index in (pandas.date_range("2020", periods=40), pandas.Index(range(40), name="k"), frame.index.astype(str)):

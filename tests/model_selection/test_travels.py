@@ -12,17 +12,10 @@ from skdptune import PrivateRandomSearchCV
 from skdptune.exceptions import CandidateRefusedError, TransportError
 from skdptune.run_counts import Fixed
 from tests.candidates.toys import GaussianToy
+from tests.model_selection.checkpoint_tools import Ledger, X, Y
 
-X, Y = np.arange(120.0).reshape(40, 3), np.arange(40) % 2
 TIMED = pytest.param({"run_timeout": 60.0}, marks=pytest.mark.skipif(os.name != "posix", reason="process groups"))
 ENGINES = [{}, {"n_jobs": 2}, TIMED]
-
-
-class Purse:
-    charges = 0
-
-    def charge(self, spent, delta):
-        self.charges += 1
 
 
 class Locked:
@@ -53,7 +46,7 @@ def search(candidate, **params):
 
 @pytest.mark.parametrize("params", ENGINES)
 def test_a_scorer_that_cannot_be_copied_costs_nothing(params):
-    purse = Purse()
+    purse = Ledger()
     made = search(GaussianToy(), scoring=Locked(), ledger=purse, delta=1e-6, **params)
     with pytest.raises(CandidateRefusedError, match="scoring must be something that copy.deepcopy can copy"):
         made.fit(X, Y, X_public=X[:20] + 1, y_public=Y[:20])
@@ -67,7 +60,7 @@ class Unpicklable(Locked):
 
 @pytest.mark.parametrize(("backend", "works"), [("threading", True), ("loky", False)])
 def test_what_cannot_be_pickled_costs_nothing_where_it_would_have_to_be(backend, works):
-    purse = Purse()
+    purse = Ledger()
     made = search(GaussianToy(), scoring=Unpicklable(), ledger=purse, delta=1e-6)
     with joblib.parallel_config(backend, n_jobs=2):
         if works:

@@ -138,6 +138,11 @@ def _each(x, change):
     return {name: change(part, name) for name, part in x.items()} if isinstance(x, dict) else change(x, None)
 
 
+def _numbers(x, change):
+    """Return ``x`` with ``change(part)`` for every part of broken numbers."""
+    return _each(x, lambda part, _: change(part) if part.is_floating_point() else part)
+
+
 def _with_row(x, make):
     """Return a copy of ``x`` whose row ``_CHANGED`` is ``make(row)`` where numbers are broken."""
 
@@ -285,7 +290,7 @@ class _Rehearsal:
         yield self._losses(first, self.y)
         y = self.y.abs()
         for change in (torch.abs, torch.zeros_like, torch.ones_like, lambda part: part.abs() / (1 + part.abs())):
-            x = _each(self.x, lambda part, _, change=change: change(part) if part.is_floating_point() else part)
+            x = _numbers(self.x, change)
             try:
                 yield self._losses(self._outputs(x), y)
             except BaseException as error:
@@ -330,7 +335,7 @@ class _Rehearsal:
             return
         pairs = [(self.x, self.x2, self.kept)]
         for scale in _SCALES:
-            base = _each(self.x, lambda part, _, scale=scale: scale * part if part.is_floating_point() else part)
+            base = _numbers(self.x, functools.partial(operator.mul, scale))
             pairs += [
                 (base, _with_row(base, lambda row, value=value: value * (1 + row.abs())), self.kept)
                 for value in _STRANGE
@@ -375,7 +380,7 @@ class _Rehearsal:
     def _check_scales(self):
         """Ask again with small, large and strange rows; what raises on them trains nothing and is let pass."""
         for scale in _SCALES:
-            base = _each(self.x, lambda part, _, scale=scale: scale * part if part.is_floating_point() else part)
+            base = _numbers(self.x, functools.partial(operator.mul, scale))
             for value in _STRANGE:
                 other = _with_row(base, lambda row, value=value: value * (1 + row.abs()))
                 try:
