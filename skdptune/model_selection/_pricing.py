@@ -181,7 +181,7 @@ def training_curve(adapter, sizes, relation):
 
 def _worst(curves):
     """Return a curve above all of ``curves``: the dearest where one is, else their pointwise worst."""
-    return _any_of(_undominated(curves))
+    return curves[0] if len(curves) == 1 else _any_of(_undominated(curves))
 
 
 def _any_of(curves):

@@ -138,11 +138,9 @@ class _Quiet:
             self._stack.callback(logging.disable, logging.root.manager.disable)
             logging.disable(logging.CRITICAL)
         self._real = self._stack.enter_context(_muted_descriptors())
-        for owner, hook in ((sys, "unraisablehook"), (threading, "excepthook")):  # called once per try, maybe
-            self._stack.callback(setattr, owner, hook, getattr(owner, hook))
-            setattr(owner, hook, _nothing)
-        self._stack.enter_context(contextlib.redirect_stdout(_Sink()))
-        self._stack.enter_context(contextlib.redirect_stderr(_Sink()))
+        # the hooks may be called once per try
+        self._stack.callback(_set_streams_and_hooks, sys.stdout, sys.stderr, sys.unraisablehook, threading.excepthook)
+        _set_streams_and_hooks(_Sink(), _Sink(), _nothing, _nothing)
 
     def __exit__(self, *exc_info):
         with self._lock:
@@ -233,6 +231,10 @@ def process_identity():
 def quiet():
     """Silence warnings and the standard streams: their number would tell how many runs there were."""
     return _quiet
+
+
+def _set_streams_and_hooks(stdout, stderr, unraisable, thread_failed):
+    sys.stdout, sys.stderr, sys.unraisablehook, threading.excepthook = stdout, stderr, unraisable, thread_failed
 
 
 def _nothing(details):

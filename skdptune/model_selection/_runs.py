@@ -9,7 +9,6 @@ object itself never travels.
 """
 
 import contextlib
-import copy
 import math
 import os
 import traceback
@@ -20,6 +19,7 @@ import sklearn
 from sklearn.base import clone
 
 from skdptune.candidates import find_adapter
+from skdptune.candidates._contents import deep_copy
 from skdptune.candidates._rehearsal import made_up_batches
 from skdptune.candidates._seeding import RunRandomState, entropy_for, isolated_global_generators
 from skdptune.model_selection._pricing import training_curve
@@ -257,19 +257,19 @@ def _train_and_score(plan, data, adapter, seed):
     total, model = 0, None
     # Copies of the scorer and of the model are asked: what they remember of rows and of other tries ends here. The
     # plan's own scorer releases: what a copy has made of its range and its lattice is not what was priced.
-    scorer = copy.deepcopy(plan.scorer if plan.public_scorer is None else plan.public_scorer)
+    scorer = deep_copy(plan.scorer if plan.public_scorer is None else plan.public_scorer)
     for position in range(len(data.splits)):
         (X, y), held_out = data.parts(position)
         fitted = adapter.fit(X, y, classes=own(plan.classes), seed=child_seed(seed, "fit", position))
         # Only what the curve covers is scored: the trained object may know more than it may publish.
         model = adapter.publish(fitted)
         if plan.public_scorer is None:
-            asked = copy.deepcopy(model) if plan.keep_model else model
+            asked = deep_copy(model) if plan.keep_model else model
             total += total_count(scorer, asked, *held_out)  # exact integers: pooled before any noise
     kept = model if plan.keep_model else None
     if plan.public_scorer is not None:
         X_public, y_public = (own(part, data.deep) for part in (data.X_public, data.y_public))
-        return float(scorer(copy.deepcopy(model), X_public, y_public)), kept
+        return float(scorer(deep_copy(model), X_public, y_public)), kept
     score = plan.scorer.release(
         total, plan.n_scored, plan.coverage.noise, child_seed(seed, "score"), multiplicity=data.multiplicity
     )

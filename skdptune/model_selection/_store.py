@@ -33,6 +33,7 @@ import struct
 import threading
 import zlib
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from skdptune._exceptions import CheckpointError
 from skdptune.model_selection._transport import cloudpickle
@@ -56,8 +57,7 @@ def state_of(record):
     return _STATES.get(record.failure, FAILED)
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """Where one run stands."""
 
     state: int = WAITING
@@ -81,7 +81,7 @@ class Mark:
 
     def pack(self, position):
         """Return the eight bytes of this mark for the run at ``position``."""
-        four = bytes(min(_MOST, part) for part in (self.state, self.starts, self.deaths, self.finishes))
+        four = bytes(self) if max(self) <= _MOST else bytes(min(_MOST, part) for part in self)
         return four + zlib.crc32(four, position & 0xFFFFFFFF).to_bytes(4, "little")
 
     @classmethod

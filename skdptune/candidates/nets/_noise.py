@@ -14,18 +14,13 @@ import math
 import numpy as np
 import torch
 
-from skdptune.candidates._seeding import entropy_for
+from skdptune.candidates._seeding import bit_generator, entropy_for
 
 __all__ = ["GaussianNoise", "PoissonSampler", "generator_for"]
 
-_POOL_WORDS = 8  # 256 bits; SeedSequence keeps 128 unless told otherwise
-
 
 def generator_for(seed, use):
-    entropy = entropy_for(seed, use)
-    return np.random.Generator(
-        np.random.PCG64DXSM(np.random.SeedSequence(entropy, pool_size=_POOL_WORDS))
-    )
+    return np.random.Generator(bit_generator(entropy_for(seed, use)))
 
 
 class PoissonSampler:
