@@ -15,12 +15,14 @@ Every page has one namespace, filled from top to bottom:
     the value of an expression inside a sentence.
 
 Warnings are errors in all of them, and an error breaks a build with ``-W``. ``up``, ``down`` and ``num`` format
-numbers: an epsilon or a delta is rounded up.
+numbers: an epsilon or a delta is rounded up. ``measured_accuracy()`` is what a hundred searches of the quickstart reach
+(``examples/audits/accuracy_in_the_docs.py``): made once in a build, before pages are shared out among processes.
 """
 
 import ast
 import contextlib
 import decimal
+import functools
 import importlib.util
 import io
 import math
@@ -37,6 +39,16 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 _NAMESPACES = {}
 _FOLDERS = {}
+_AUDIT = Path(__file__).resolve().parents[2] / "examples" / "audits" / "accuracy_in_the_docs.py"
+
+
+@functools.cache
+def measured_accuracy():
+    """Return what the quickstart's searches reach, measured now: some twenty seconds, the first time."""
+    spec = importlib.util.spec_from_file_location(_AUDIT.stem, _AUDIT)
+    audit = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(audit)
+    return audit.quickstart_in_brief()
 
 
 def _rounded(value, digits, rounding):
@@ -66,7 +78,8 @@ def num(value, digits=2):
 def namespace_of(docname, source=""):
     """Return the namespace of a page, made when the page first asks; ``SOURCE`` is the folder of the sources."""
     if docname not in _NAMESPACES:
-        _NAMESPACES[docname] = {"__name__": "__main__", "SOURCE": Path(source), "up": up, "down": down, "num": num}
+        given = {"up": up, "down": down, "num": num, "measured_accuracy": measured_accuracy}
+        _NAMESPACES[docname] = {"__name__": "__main__", "SOURCE": Path(source), **given}
     return _NAMESPACES[docname]
 
 
@@ -133,8 +146,8 @@ class PythonRun(_Computed):
 
     def run(self):
         shown_code = not {"hide", "hide-code"} & set(self.options)
-        if shown_code and re.search(r"\b(up|down|num)\(", "\n".join(self.content)):
-            raise self.error("up, down and num are not known to a reader who copies this block")
+        if shown_code and re.search(r"\b(up|down|num|measured_accuracy)\(", "\n".join(self.content)):
+            raise self.error("up, down, num and measured_accuracy are not known to a reader who copies this block")
         runs = "needs" not in self.options or importlib.util.find_spec(self.options["needs"]) is not None
         printed, value, failure = self._run() if runs else ("", None, None)
         if "hide" in self.options:
@@ -210,11 +223,19 @@ def _forget_read(app, doctree):
     _forget(app, app.env.docname, None)
 
 
+def _measure_once(app, env, docnames):
+    """Processes that read pages begin as copies of this one: what is known here is not measured again in each."""
+    texts = (Path(env.doc2path(docname)).read_text(encoding="utf-8") for docname in docnames)
+    if any("measured_accuracy()" in text for text in texts):
+        measured_accuracy()
+
+
 def setup(app):
     """Register the directives and the role."""
     app.add_directive("python-run", PythonRun)
     app.add_directive("python-table", PythonTable)
     app.add_role("value", Value())
+    app.connect("env-before-read-docs", _measure_once)
     app.connect("source-read", _forget)
     app.connect("doctree-read", _forget_read)
     return {"parallel_read_safe": True, "parallel_write_safe": True, "version": "1"}

@@ -1,8 +1,8 @@
 """``calibrate``: the least noise with which the whole search meets a target."""
 
-from skdptune._cli._codes import Answer, as_options
+from skdptune._cli._codes import Answer, as_options, ask_for_patience
 from skdptune._cli._run_counts import run_count_of, say
-from skdptune._cli._tables import round_safely, table, up, wrapped
+from skdptune._cli._tables import noted, notes_on, round_safely, table, up, wrapped
 from skdptune._rounding import as_given
 
 __all__ = ["calibrate"]
@@ -18,6 +18,7 @@ def calibrate(arguments):
     values = mechanism.given(arguments)
     family = mechanism.family(values, arguments.relation)
     count = run_count_of(arguments)
+    ask_for_patience(count)
     with as_options(target_epsilon="--target"):
         found = accounting.calibrate(family, count, target, delta, refit=arguments.refit)
 
@@ -40,6 +41,7 @@ def calibrate(arguments):
         "target_epsilon": target,
         "epsilon": whole.epsilon(delta),
         "single_run_epsilon": curve.epsilon(delta),
+        "notes": notes_on(whole, delta),
     }
     return Answer(data, _text(data, curve, sentence, mechanism))
 
@@ -66,10 +68,11 @@ def _text(data, curve, sentence, mechanism):
             f"{data['parameter']} = {data['setting']!r}",
             "",
             wrapped(f"the {side} that meets the target, rounded to the safe side", 9, "is:      "),
-            wrapped(f"one run: {curve.node.describe()}", 9, ""),
+            wrapped(f"one run: {mechanism.described(curve)}", 9, ""),
             wrapped(f"tries:   {sentence}", 9, ""),
             wrapped(f"for:     {data['relation']} neighbours, delta = {delta}; epsilons rounded up", 9, ""),
             "",
             table(["", "epsilon", ""], rows, "<><"),
+            *noted(data),
         ]
     )

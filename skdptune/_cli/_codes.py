@@ -16,6 +16,7 @@ __all__ = [
     "USAGE",
     "Answer",
     "as_options",
+    "ask_for_patience",
     "say",
 ]
 
@@ -27,6 +28,8 @@ FILE = 4
 INTERNAL = 70
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+
+_SLOW = 1e8
 
 CODES = (
     (OK, "an answer was printed"),
@@ -76,6 +79,13 @@ def as_options(**options):
     else:
         return
     raise said
+
+
+def ask_for_patience(count):
+    """Tell who sits before a terminal that a number of tries beyond 1e8 is priced slowly."""
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    if terminal and count.mean > _SLOW:
+        say("note: with so many tries this may take a minute.")
 
 
 def say(text):

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 
 from skdptune._cli._codes import Answer, as_options
 from skdptune._cli._files import check_target
@@ -16,7 +17,7 @@ __all__ = ["export", "show"]
 
 def show(arguments):
     """Return the Answer to ``ledger show``."""
-    ledger = _opened(arguments.path)
+    ledger = _opened(arguments.path, arguments.head)
     now = ledger.snapshot()  # checked: a ledger that was edited is not read out as if it were true
     data = {
         "command": "ledger show",
@@ -31,6 +32,7 @@ def show(arguments):
         "spent": now.spent,
         "remaining": now.remaining,
         "head": now.head,
+        "kept_head": arguments.head,
         "remarks": list(now.remarks),
         "entries": [entry.to_dict() for entry in now.entries],
     }
@@ -39,8 +41,8 @@ def show(arguments):
 
 def export(arguments):
     """Return the Answer to ``ledger export``."""
-    ledger = _opened(arguments.path)
-    if arguments.json and arguments.format == "csv":
+    ledger = _opened(arguments.path, arguments.head)
+    if arguments.json and arguments.format == "csv" and arguments.output is None:
         raise InvalidParameterError("--json and --format csv contradict each other; leave one of them out.")
     content = ledger.to_csv() if arguments.format == "csv" else ledger.to_json()
     if arguments.output is None:
@@ -50,16 +52,31 @@ def export(arguments):
     write_text(arguments.output, content if content.endswith("\n") else content + "\n")
     lines = list(csv.reader(content.splitlines()))[1:] if arguments.format == "csv" else json.loads(content)["entries"]
     count = len(lines)  # of what was written, not of what others may have charged since
-    return Answer(raw=f"{count} {'entry' if count == 1 else 'entries'} written to {arguments.output}")
+    data = {
+        "command": "ledger export",
+        "path": str(arguments.path),
+        "output": arguments.output,
+        "format": arguments.format,
+        "written": count,
+    }
+    return Answer(data, f"{count} {'entry' if count == 1 else 'entries'} written to {plain(arguments.output)}")
 
 
-def _opened(path):
+def _opened(path, head):
     from skdptune.ledger import PrivacyLedger
 
+    if head is not None and not _HASH.fullmatch(head):
+        raise InvalidParameterError(
+            f"--head must be a hash of 64 signs from 0 to 9 and a to f, as ledger show prints it; got {head[:80]!r}."
+        )
     with as_options(path="the ledger's file"):
-        return PrivacyLedger.open(path)
+        ledger = PrivacyLedger.open(path)
+    if head is not None:
+        ledger.verify(head)
+    return ledger
 
 
+_HASH = re.compile("[0-9a-f]{64}")
 _BESIDE = ("-wal", "-shm", "-journal")  # of SQLite: parts of the ledger
 
 
@@ -68,6 +85,16 @@ def _check_not_the_ledger(output, path):
     same = any(os.path.realpath(output) == os.path.realpath(each) for each in own)
     if same or (os.path.exists(output) and os.path.samefile(output, path)):
         raise InvalidParameterError("--output must not be the ledger itself, or a part of it: its history would go.")
+
+
+def _unbroken(data):
+    """Return what was checked, and no more: an entry that is missing at the end leaves no gap."""
+    if data["kept_head"] is not None:
+        return "unbroken, and it holds the head that was kept (entries taken off after that head are not seen)"
+    return (
+        "unbroken as far as the file itself shows (not seen: entries taken off its end, or an older or rewritten file "
+        "in its place; --head with a head that was kept elsewhere finds them)"
+    )
 
 
 def _text(data, entries):
@@ -82,7 +109,7 @@ def _text(data, entries):
         ["spent", f"epsilon {up(data['spent'])} (rounded up)"],
         ["left", f"epsilon {down(data['remaining'])} (rounded down)"],
         *(["note", plain(remark)] for remark in data["remarks"]),
-        ["history", f"unbroken; its head is {data['head']}"],
+        ["history", f"{_unbroken(data)}; its head is {data['head']}"],
     ]
     lines = [wrapped(f"{name:<9} {text}", 10, "") for name, text in facts]
     if not entries:

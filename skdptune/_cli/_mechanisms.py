@@ -124,8 +124,10 @@ class Mechanism:
         The first is the one that a calibration chooses.
     more_is_safer : bool
         Whether a larger first argument costs less.
-    shown : str
-        Arguments for examples, without the first.
+    example, fixed_example : str
+        Arguments for examples: the first, and the others.
+    one_sum : bool
+        Whether a row that is exchanged moves what is released twice as far as one that is blanked.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Mechanism:
     more_is_safer: bool
     example: str
     fixed_example: str = ""
+    one_sum: bool = False
 
     @property
     def free(self):
@@ -160,6 +163,13 @@ class Mechanism:
 
         with as_options(relation="--relation", **{each.name: each.flag for each in self.arguments}):
             return getattr(PrivacyCurve, self.constructor)(**values, relation=relation)
+
+    def described(self, curve):
+        """Return one run in words; under replace-one the numbers are not those that were given, and it says why."""
+        text = curve.node.describe()
+        if self.one_sum and curve.relation == "replace-one":
+            text += " (an exchanged row moves the sum by up to twice one row's contribution, so the noise counts half)"
+        return text
 
     def family(self, values, relation):
         """Return ``family(x) -> PrivacyCurve``, in which ``x`` is the free argument."""
@@ -208,6 +218,7 @@ MECHANISMS = (
         (Argument("noise_multiplier", "standard deviation over the norm of one row's contribution", **_NOISE),),
         True,
         "--noise-multiplier 3",
+        one_sum=True,
     ),
     Mechanism(
         "laplace",
@@ -216,6 +227,7 @@ MECHANISMS = (
         (Argument("epsilon", "one row's largest contribution over the scale of the noise", **_LOSS),),
         False,
         "--epsilon 1",
+        one_sum=True,
     ),
     Mechanism(
         "dp-sgd",

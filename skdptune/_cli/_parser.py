@@ -79,8 +79,8 @@ def _command(commands, name, summary, examples, description=None):
     )
 
 
-def _json(parser):
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text; infinity is the text \"inf\"")
+def _json(parser, text="print JSON instead of text; infinity is the text \"inf\""):
+    parser.add_argument("--json", action="store_true", help=text)
 
 
 # -- one subcommand per mechanism ------------------------------------------------------------
@@ -233,7 +233,7 @@ def _add_ledger(commands):
     export.add_argument("--format", choices=("json", "csv"), default="json", help="default: json")
     export.add_argument("--output", metavar="FILE", help="a new file; default: standard output")
     export.add_argument("--force", action="store_true", help="overwrite FILE")
-    _json(export)
+    _json(export, "print JSON: with --output a note of what was written")
 
     def run_export(arguments):
         from skdptune._cli._ledger import export
@@ -243,6 +243,8 @@ def _add_ledger(commands):
     export.set_defaults(command=run_export)
     for parser in (show, export):
         parser.add_argument("path", metavar="LEDGER", help="the ledger's file")
+        text = "a head that was kept elsewhere: code 4 unless the history still holds it"
+        parser.add_argument("--head", metavar="HASH", help=text)
 
 
 def _add_demo(commands):

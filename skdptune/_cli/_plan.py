@@ -5,9 +5,9 @@ import math
 from skdptune._cli._checks import plan_options
 from skdptune._cli._codes import OK, OVER_LIMIT, REFUSED, Answer
 from skdptune._cli._run_counts import as_dict, builder
-from skdptune._cli._tables import round_safely, table, up, wrapped
+from skdptune._cli._tables import noted, notes_on, round_safely, table, up, wrapped
 from skdptune._exceptions import InvalidParameterError
-from skdptune._rounding import as_given, decimals
+from skdptune._rounding import as_given, decimals, percent_as_given
 
 __all__ = ["plan"]
 
@@ -43,7 +43,7 @@ def plan(arguments):
             optimise=arguments.optimise,
         )
     best = found.best
-    rows = [_row(row, mechanism, row == best) for row in found]
+    rows = [_row(row, mechanism, None if fixed else family, delta, row == best) for row in found]
     data = {
         "command": "plan",
         "mechanism": {"name": mechanism.name, **values},
@@ -55,6 +55,7 @@ def plan(arguments):
         "criterion": found.criterion,
         "rows": rows,
         "left_out": list(found.left_out),
+        "notes": _notes(found, delta),
     }
     code, complaint = _verdict(found, delta, target)
     return Answer(data, _text(data), code, complaint)
@@ -70,12 +71,23 @@ def _verdict(found, delta, target):
     return OK, ""
 
 
-def _row(row, mechanism, best):
+def _notes(found, delta):
+    """Return what must be said beside the best row's price, or else beside the cheapest."""
+    from skdptune.accounting import PrivacyCurve
+
+    epsilon = (found.best or min(found, key=lambda row: row["search_epsilon"]))["search_epsilon"]
+    # what is stated is all that is used: the curve itself may bound an attacker a little better
+    return [] if epsilon == math.inf else notes_on(PrivacyCurve.approximate(epsilon, delta), delta)
+
+
+def _row(row, mechanism, family, delta, best):
     shown = {name: value for name, value in row.items() if name != "run_count"}
     shown["run_count"] = as_dict(row["run_count"])
     if shown.get("setting") is not None:
         # towards less loss, so that the epsilon beside it still holds
         shown["setting"] = round_safely(shown["setting"], _DIGITS, mechanism.more_is_safer)
+        # of the setting that is shown: beside one rounded down its epsilon would be stated too high, and not add up
+        shown["single_run_epsilon"] = float(family(shown["setting"]).epsilon(delta))
     return {**shown, "best": best}
 
 
@@ -123,8 +135,9 @@ def _text(data):
         table(headers, rows, "<<" + ">" * (len(headers) - 2)),
         "",
     ]
-    mark = "* best" if any(row["best"] for row in data["rows"]) else "no row is the best"
-    lines.append(wrapped(f"{mark}: {data['criterion']}", 2, ""))
+    found = any(row["best"] for row in data["rows"])
+    mark = "* best" if found else "no row qualifies as the best, which would be the"
+    lines.append(wrapped(f"{mark}{':' if found else ''} {data['criterion']}", 2, ""))
     lines += [wrapped(text, 2, "") for text in _long(data)]
     lines += [wrapped(f"left out: {text}", 2, "") for text in data["left_out"]]
     if any("TNB" in row[1] for row in rows):
@@ -133,6 +146,6 @@ def _text(data):
         lines.append("Poisson>0: Poisson, given that there is a try at all")
     ranked = "expected quantile: where the best try stands among all tries by its own noisy score; by its worth, the "
     lines.append(wrapped(ranked + "setting that wins stands no higher on average, and lower with noise", 2, ""))
-    share = as_given(data["success_share"])
+    share = percent_as_given(data["success_share"])
     lines.append(wrapped(f"success: chance that a try is among the best {share} of all settings", 2, ""))
-    return "\n".join(lines)
+    return "\n".join([*lines, *noted(data)])

@@ -3,9 +3,9 @@
 import math
 import re
 
-from skdptune._cli._codes import OK, OVER_LIMIT, REFUSED, Answer
+from skdptune._cli._codes import OK, OVER_LIMIT, REFUSED, Answer, ask_for_patience
 from skdptune._cli._run_counts import run_count_of, say
-from skdptune._cli._tables import down, table, up, wrapped
+from skdptune._cli._tables import down, noted, notes_on, table, up, wrapped
 from skdptune._rounding import as_given
 
 __all__ = ["price"]
@@ -31,9 +31,10 @@ def price(arguments):
     values = mechanism.given(arguments)
     curve = mechanism.curve(values, arguments.relation)
     count = run_count_of(arguments)
+    ask_for_patience(count)
     delta = float(arguments.delta)
     single = curve.epsilon(delta)
-    found, reasons = _bounds(curve, count, delta, arguments.refit)
+    found, reasons, curves = _bounds(curve, count, delta, arguments.refit)
     best = min((name for name in found if math.isfinite(found[name])), key=found.get, default=None)
     whole = math.inf if best is None else found[best]
     tries, sentence = say(count)
@@ -52,8 +53,9 @@ def price(arguments):
         "lower_bound": None if arguments.refit else _lower_bound(curve, count, delta, whole),
     }
     data["limit"] = limit
+    data["notes"] = [] if best is None else notes_on(curves[best], delta)  # no price at all is a complaint of its own
     code, complaint = _verdict(whole, delta, limit)
-    return Answer(data, _text(data, curve, sentence), code, complaint)
+    return Answer(data, _text(data, curve, sentence, mechanism), code, complaint)
 
 
 def _verdict(whole, delta, limit):
@@ -66,11 +68,11 @@ def _verdict(whole, delta, limit):
 
 
 def _bounds(curve, count, delta, refit):
-    """Return (name -> epsilon of the whole search, name -> why there is none)."""
+    """Return (name -> epsilon of the whole search, name -> why there is none, name -> its curve)."""
     from skdptune._exceptions import SkdptuneError
     from skdptune.accounting import PrivacyCurve, best_of
 
-    found, reasons = {}, {}
+    found, reasons, curves = {}, {}, {}
     for name, _, alone in BOUNDS:
         base = curve
         if alone:
@@ -79,11 +81,12 @@ def _bounds(curve, count, delta, refit):
             base = PrivacyCurve.from_rdp_function(curve.rdp, relation=curve.relation)
         try:
             search = best_of(base, count, method="rdp" if alone else name)
-            found[name] = (search + curve if refit else search).epsilon(delta)
+            curves[name] = search + curve if refit else search
+            found[name] = curves[name].epsilon(delta)
         except SkdptuneError as error:
             reason = str(error).partition("cannot price this search: ")[2] or str(error)
             reasons[name] = _PYTHON.sub(".", reason)
-    return found, reasons
+    return found, reasons, curves
 
 
 def _lower_bound(curve, count, delta, whole):
@@ -96,13 +99,16 @@ def _lower_bound(curve, count, delta, whole):
     return min(float(exact_epsilon(curve.pair, count, delta).lower), whole)
 
 
-def _text(data, curve, sentence):
-    described, delta = curve.node.describe(), as_given(data["delta"])
+def _text(data, curve, sentence, mechanism):
+    described, delta = mechanism.described(curve), as_given(data["delta"])
     lines = [
         wrapped(f"one run: {described}", 9, ""),
         wrapped(f"tries:   {sentence}", 9, ""),
         wrapped(f"for:     {data['relation']} neighbours, delta = {delta}; epsilons are rounded up", 9, ""),
     ]
+    if data["epsilon"] == 0 and data["single_run_epsilon"] == 0 and curve.epsilon(0.0) == 0:
+        text = "a run of epsilon 0 tells nothing, nor does a search of such runs; what some bounds add is conversion"
+        lines.append(wrapped(f"note:    {text} and rounding", 9, ""))
     if data["refit"]:
         text = (
             "refit:   each bound of the search is composed with one more run; composing rounds up, so that the bound "
@@ -123,4 +129,4 @@ def _text(data, curve, sentence):
     if data["lower_bound"] is not None:
         verdict = "no price that knows one run only by its cost is smaller (rounded down)"
         rows.append(["lower bound", down(data["lower_bound"]), verdict])
-    return "\n".join([*lines, table(["bound", "epsilon", ""], rows, "<><")])
+    return "\n".join([*lines, table(["bound", "epsilon", ""], rows, "<><"), *noted(data)])

@@ -58,10 +58,14 @@ def run_count_of(arguments):
     if arguments.run_count_json is not None:
         if given or arguments.run_count is not None:
             raise InvalidParameterError("--run-count-json says all of it; leave out --run-count and its numbers.")
-        count = run_counts.from_dict(_parsed(arguments.run_count_json))
+        with as_options(values="--run-count-json"):
+            count = run_counts.from_dict(_parsed(arguments.run_count_json))
     else:
         count = _named(arguments.run_count or DEFAULT, given)
-    return count if arguments.at_most is None else run_counts.AtMost(count, arguments.at_most)
+    if arguments.at_most is None:
+        return count
+    with as_options(m="--at-most"):
+        return run_counts.AtMost(count, arguments.at_most)
 
 
 def _parsed(text):

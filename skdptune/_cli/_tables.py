@@ -8,7 +8,7 @@ from decimal import Decimal
 from skdptune._rounding import to_places
 from skdptune._writing import plain
 
-__all__ = ["down", "plain", "round_safely", "table", "up", "width", "wrapped"]
+__all__ = ["down", "noted", "notes_on", "plain", "round_safely", "table", "up", "width", "wrapped"]
 
 _DECIMALS = 2
 _SIGNIFICANT = 3
@@ -89,6 +89,19 @@ def wrapped(text, indent=0, first=None, columns=None):
     )
 
 
+def notes_on(curve, delta):
+    """Return what must be said beside this price, in the words of reports."""
+    from skdptune.report._notes import price_notes
+
+    return price_notes(curve, delta)
+
+
+def noted(data):
+    """Return the lines of ``data["notes"]``, below a table; none where there is nothing to say."""
+    lines = [wrapped(f"NOTE: {text}", 6, "") for text in data["notes"]]
+    return ["", *lines] if lines else []
+
+
 def table(headers, rows, sides, columns=None):
     """Return a plain table; the last column that is text ("<") is broken if it would not fit.
 
@@ -108,12 +121,17 @@ def table(headers, rows, sides, columns=None):
     elastic = max((i for i, side in enumerate(sides) if side == "<"), key=lambda i: widths[i], default=None)
     spare = columns - 1 - sum(widths) - 2 * (len(sides) - 1)
     if spare < 0 and elastic is not None:
-        widths[elastic] = max(12, widths[elastic] + spare)
+        words = [word for line in cells for part in line[elastic] for word in part.split()]
+        # a name is broken only where it alone would take a third of the page
+        longest = min(2 + max(map(len, words), default=0), columns // 3)
+        widths[elastic] = min(widths[elastic], max(12, longest, widths[elastic] + spare))
         for line in cells:
             line[elastic] = [
                 piece
                 for part in line[elastic]
-                for piece in (textwrap.wrap(part, widths[elastic], subsequent_indent="  ") or [""])
+                for piece in (
+                    textwrap.wrap(part, widths[elastic], subsequent_indent="  ", break_on_hyphens=False) or [""]
+                )
             ]
     return "\n".join(_lines(line, sides, widths) for line in cells)
 

@@ -53,13 +53,16 @@ class Plan(Sequence):
         What makes a row the best.
     left_out : tuple of str
         Distributions that do not meet the caps, or cannot reach what was asked.
+    target_epsilon : float or None
+        The epsilon at which whole searches were to stay, in nats.
     """
 
-    def __init__(self, rows, best, criterion, left_out=()):
+    def __init__(self, rows, best, criterion, left_out=(), target_epsilon=None):
         self._rows = tuple(dict(row) for row in rows)
         self._best = best
         self.criterion = criterion
         self.left_out = tuple(left_out)
+        self.target_epsilon = target_epsilon
 
     @property
     def best(self):

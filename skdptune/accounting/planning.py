@@ -99,8 +99,9 @@ def plan(
     Notes
     -----
     *Guarantee.* ``search_epsilon`` is an upper bound, and at most the target where one was given;
-    a table is nothing that is spent. Settings are found to about ``rtol`` of the target:
-    :func:`calibrate` finds the last of it. One row takes 1 to 3 s for a curve of many atoms.
+    a table is nothing that is spent. Settings are found to about ``rtol`` of the target, from the row
+    before: with other rows beside it a setting may come out different by as much, and within the
+    target all the same. :func:`calibrate` finds the last of it. One row takes 1 to 3 s for a curve of many atoms.
 
     References
     ----------
@@ -132,7 +133,7 @@ def plan(
         _explain_nothing(pricer, left_out)
     for row in rows:
         row["success_probability"] = float(row["run_count"].success_probability(success_share))
-    return Plan(rows, pricer.best_of_rows(rows), pricer.criterion, left_out)
+    return Plan(rows, pricer.best_of_rows(rows), pricer.criterion, left_out, pricer.target)
 
 
 def _add(rows, left_out, kind, make):

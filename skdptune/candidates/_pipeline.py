@@ -1,5 +1,7 @@
 """Pipelines: the sum of their private steps; free steps are free, everything else is refused."""
 
+import datetime
+
 import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
@@ -24,6 +26,8 @@ from skdptune.candidates._stateless import (
 )
 
 __all__ = ["PipelineAdapter"]
+
+_TIMES = (datetime.date, datetime.timedelta, datetime.time, np.datetime64, np.timedelta64)
 
 
 def _step_adapter(name, step):
@@ -325,10 +329,32 @@ def _behind(adapter, batches, n_samples, classes, certain):
         )
     if len(shape) != 2:
         return [], False
+    _refuse_times(adapter, batches)
     adapter.check_data(n_samples, shape[1], classes)
     width = adapter.n_features_out(shape[1])
     # what a private step releases of rows is an array of numbers
     return ([], False) if width is None else (made_up_batches(np.zeros((1, width))), True)
+
+
+def _refuse_times(adapter, batches):
+    """Refuse objects that are times in front of a private step that takes no text: every try would fail on them."""
+    if not all(isinstance(batch, np.ndarray) and batch.dtype.kind == "O" for batch in batches):
+        return
+    cells = np.concatenate(batches)
+    found = [i for i in range(cells.shape[1]) if all(map(_is_time, cells[:, i]))]
+    if found:
+        raise CandidateRefusedError(
+            f"{adapter.name} must be given numbers; of what the steps before it make, columns "
+            f"{', '.join(map(str, found))} hold times ({type(cells[0, found[0]]).__name__}). Drop such columns, or "
+            "make numbers of them by a public rule, FunctionTransformer(skdptune.candidates.row_wise(...)). Nothing "
+            "has been spent."
+        )
+
+
+def _is_time(cell):
+    if isinstance(cell, _TIMES):
+        return True
+    return any(kind.__name__ == "Period" and kind.__module__.startswith("pandas") for kind in type(cell).__mro__)
 
 
 def _is_pure(family):

@@ -19,12 +19,24 @@ from scipy import sparse
 
 from skdptune._exceptions import CandidateRefusedError
 
-__all__ = ["N_ROWS", "Trial", "declared_functions", "is_declared", "made_up_batches", "place_of", "quietly", "unfit"]
+__all__ = [
+    "N_ROWS",
+    "Trial",
+    "days_like",
+    "declared_functions",
+    "holds_times",
+    "is_declared",
+    "made_up_batches",
+    "place_of",
+    "quietly",
+    "unfit",
+]
 
 N_ROWS = 5
 _TEXT = ("a", "b", "", "a b", "c")
 # In each batch other values: what fails alike in all of them does not fail because of a value.
 _BATCHES = ("spread", "zeros", "ones", "large")
+_OF_WORDS = ("spread", "zeros")
 _ABOUT_SHAPES = re.compile(
     r"could not be broadcast|not aligned|mismatch in its core dimension|cannot reshape|too many indices"
     r"|out of bounds for axis 1|axis 1 is out of bounds|Unable to coerce to Series|Length mismatch|Length of values"
@@ -104,7 +116,7 @@ def _made_up(X, batch):
         return _numbers((N_ROWS, *array.shape[1:]), array.dtype, batch)
     if array.ndim == 1:
         return [{"a": 1.0}] * N_ROWS if isinstance(array.flat[0], dict) else list(_TEXT)
-    cells = _objects(batch) if array.dtype.kind == "O" else np.array(_TEXT, dtype=array.dtype)
+    cells = _objects(batch) if array.dtype.kind == "O" else np.array(_words(batch)).astype(array.dtype)
     return np.repeat(cells[:, None], array.shape[1], axis=1)
 
 
@@ -118,8 +130,13 @@ def _numbers(shape, dtype, batch):
 
 def _objects(batch):
     """Return cells of any kind: text in some batches, numbers in others."""
-    cells = _TEXT if batch in ("spread", "zeros") else _numbers((N_ROWS,), np.dtype(float), batch)
+    cells = _TEXT if batch in _OF_WORDS else _numbers((N_ROWS,), np.dtype(float), batch)
     return np.array([*cells], dtype=object)
+
+
+def _words(batch):
+    """Return texts: words in some batches, numbers in others, which a column of text may hold as well."""
+    return [*_TEXT] if batch in _OF_WORDS else [str(int(n)) for n in _numbers((N_ROWS,), np.dtype(int), batch)]
 
 
 def _made_up_pandas(X, batch):
@@ -140,14 +157,37 @@ def _pandas_column(empty, batch):
     if kind in "biufc":
         plain = np.dtype({"b": bool, "i": np.int8, "u": np.uint8, "f": np.float32, "c": np.complex64}[kind])
         return series(_numbers((N_ROWS,), plain, batch)).astype(dtype)
-    if kind in "mM":
-        days = series(np.arange(N_ROWS) * 86_400_000_000_000)
-        with contextlib.suppress(Exception):
-            return days.astype(dtype)
-        return empty.reindex(range(N_ROWS))  # not a time
+    if holds_times(dtype):
+        days = days_like(empty, N_ROWS)
+        return empty.reindex(range(N_ROWS)) if days is None else days  # not a time
     if isinstance(dtype, np.dtype):
         return series(_objects(batch), dtype=dtype)
-    return series(list(_TEXT), dtype=dtype)
+    return series(_words(batch), dtype=dtype)
+
+
+def holds_times(dtype):
+    """Return whether a column of pandas holds times, durations or periods."""
+    return getattr(dtype, "kind", "O") in "mM" or type(dtype).__name__ == "PeriodDtype"
+
+
+def days_like(empty, count):
+    """Return the first days of 1970, or so many days, as a Series of the type of ``empty``; None if it takes neither.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> days_like(pandas.Series(dtype="datetime64[s, Asia/Tokyo]"), 1).tolist()
+    [Timestamp('1970-01-01 09:00:00+0900', tz='Asia/Tokyo')]
+    """
+    dtype, series = empty.dtype, type(empty)
+    days = series(np.arange(count).astype("m8[D]").astype("m8[ns]"))
+    dates = series(np.arange(count).astype("M8[D]").astype("M8[ns]"))
+    for made in (lambda: dates, lambda: dates.dt.tz_localize("UTC"), lambda: days):
+        with contextlib.suppress(Exception):
+            found = made().astype(dtype)
+            if found.dtype == dtype and not found.isna().any():
+                return found
+    return None
 
 
 def _made_up_polars(X, batch):
@@ -161,7 +201,7 @@ def _made_up_polars(X, batch):
         elif dtype.is_temporal():
             columns.append(series(name, list(range(N_ROWS))).cast(dtype))
         else:
-            text = [*dtype.categories] * N_ROWS if hasattr(dtype, "categories") else [*_TEXT]
+            text = [*dtype.categories] * N_ROWS if type(dtype).__name__ == "Enum" else _words(batch)
             columns.append(series(name, text[:N_ROWS], dtype=dtype))
     return type(X)(columns)
 

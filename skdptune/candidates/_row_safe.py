@@ -1,9 +1,9 @@
 """What a free step makes of rows in training, such that single rows do not fail a try.
 
-A step may raise for one odd cell (a number among texts), or make an infinite or missing value of a finite one (the
-logarithm of -1). Both would fail all tries, after the charge, because of one row. In training such a row is therefore
-blanked, or such a value is 0: each row by itself, so that neighbours stay neighbours. A published model does neither:
-there the row raises, and where rows are scored it scores worst, by itself.
+A step may raise for one odd cell (a number among texts), leave out the row that has it, or make an infinite or missing
+value of a finite one (the logarithm of -1). Each would fail all tries, after the charge, because of one row. In
+training such a row is therefore blanked, or such a value is 0: each row by itself, so that neighbours stay neighbours.
+A published model does neither: there the row raises, and where rows are scored it scores worst, by itself.
 
 A step that raises on a blank row, too, raises as before; and only plain numbers are looked through for infinite ones.
 """
@@ -16,7 +16,11 @@ from sklearn.utils import _safe_indexing, get_tags
 
 from skdptune._exceptions import CandidateRefusedError
 
-__all__ = ["finite_rows", "length_of", "transformed"]
+__all__ = ["OtherLengthError", "finite_rows", "length_of", "transformed"]
+
+
+class OtherLengthError(CandidateRefusedError):
+    """A declared function made more or fewer rows than it got: because it mixes rows, or because of one of them."""
 
 
 def transformed(transform, X, blank):
@@ -38,17 +42,26 @@ def transformed(transform, X, blank):
     """
     try:
         return transform(X)
-    except CandidateRefusedError:
-        raise  # it mixes rows
-    except Exception as error:
+    except BaseException as error:  # Rust raises no Exception
+        if not _may_be_of_a_row(error):
+            raise
         failure = error
     row = blank(X)
     try:
         transform(row)
-    except Exception:  # not for a value of X: every try ends so
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # not for a value of X: every try ends so
         raise failure from None
     bad = np.array(sorted(_failing(transform, X, np.arange(length_of(X)))), dtype=np.intp)
     return transform(_replaced(X, bad, row))
+
+
+def _may_be_of_a_row(error):
+    """Return whether a single row may be the cause; not of Ctrl-C, nor where rows are seen to be mixed."""
+    if isinstance(error, CandidateRefusedError):
+        return isinstance(error, OtherLengthError)
+    return not isinstance(error, KeyboardInterrupt)
 
 
 def _failing(transform, X, positions):
@@ -60,9 +73,9 @@ def _failing(transform, X, positions):
             continue
         try:
             transform(_rows(X, part))
-        except CandidateRefusedError:
-            raise
-        except Exception:
+        except BaseException as error:
+            if not _may_be_of_a_row(error):
+                raise
             if len(part) == 1:
                 found.append(int(part[0]))
             else:

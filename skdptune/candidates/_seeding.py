@@ -6,13 +6,7 @@ copied. The global generators of ``numpy`` and ``random`` can be fixed by a call
 fork, so they are reseeded with 256 bits for the time of a run.
 """
 
-import contextlib
 import copy
-import hashlib
-import os
-import random
-import secrets
-import threading
 import weakref
 from collections import deque
 from collections.abc import Mapping
@@ -22,6 +16,12 @@ from sklearn.base import BaseEstimator, clone
 
 from skdptune._exceptions import CandidateRefusedError
 from skdptune.candidates._contents import FoundError, is_estimator, is_generator, is_plain, walk
+from skdptune.candidates._entropy import ENTROPY_BITS, entropy_for, words
+from skdptune.candidates._generators import (
+    hold_global_generators,
+    isolated_global_generators,
+    release_global_generators,
+)
 
 __all__ = [
     "RunRandomState",
@@ -42,46 +42,7 @@ __all__ = [
     "with_settings_of",
 ]
 
-ENTROPY_BITS = 256
 _POOL_WORDS = ENTROPY_BITS // 32  # SeedSequence keeps 4 words (128 bits) unless told otherwise
-_WORD = np.dtype("<u4")
-
-
-def entropy_for(seed, *path):
-    """Return a 256-bit integer for one use of randomness.
-
-    Parameters
-    ----------
-    seed : int or None
-        None: the operating system's entropy, new at every call. An integer: derived from it and from
-        ``path`` by SHA-256, so different paths give unrelated values and the same path repeats.
-    *path : str or int
-        Names the use, e.g. ``("step", "clf")``.
-
-    Returns
-    -------
-    int
-        In [0, 2**256).
-
-    Examples
-    --------
-    >>> entropy_for(7, "step", "clf") == entropy_for(7, "step", "clf")
-    True
-    >>> entropy_for(7, "step", "clf") == entropy_for(7, "step", "scaler")
-    False
-    >>> entropy_for(None) == entropy_for(None)
-    False
-    """
-    if seed is None:
-        return secrets.randbits(ENTROPY_BITS)
-    # repr of a tuple of ints and strs is injective, so no two paths share a digest input
-    text = repr((int(seed), tuple(map(str, path))))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
-
-
-def _words(entropy):
-    """Return 256 bits as numpy takes them fastest: words of 32 bits, the lowest first."""
-    return np.frombuffer(entropy.to_bytes(ENTROPY_BITS // 8, "little"), dtype=_WORD)
 
 
 def bit_generator(entropy):
@@ -93,7 +54,7 @@ def bit_generator(entropy):
     >>> np.random.Generator(bit_generator(entropy)).random() == np.random.Generator(bit_generator(entropy)).random()
     True
     """
-    return np.random.PCG64DXSM(np.random.SeedSequence(_words(entropy), pool_size=_POOL_WORDS))
+    return np.random.PCG64DXSM(np.random.SeedSequence(words(entropy), pool_size=_POOL_WORDS))
 
 
 class RunRandomState(np.random.RandomState):
@@ -389,114 +350,3 @@ def _members(value):
     if isinstance(value, np.ndarray) and value.dtype == object:
         return list(value.flat)
     return []
-
-
-class _GlobalGenerators:
-    """Counts the runs that use this process' global generators and owns their saved state.
-
-    The state found when the first run starts is put back when the last one ends, and not earlier:
-    with several threads a state put back in between would let another run draw the same numbers again.
-    No run draws from the state put back, because every run reseeds on entry.
-    """
-
-    def __init__(self):
-        self.lock = threading.RLock()
-        self.active = 0
-        self.held = False
-        self.saved = None
-
-    def enter(self, seed):
-        with self.lock:
-            if self.active == 0:
-                self.saved = (np.random.get_state(), random.getstate())
-            self.active += 1
-            _reseed(seed)
-
-    def leave(self):
-        with self.lock:
-            self.active -= 1
-            if self.active == 0:
-                np.random.set_state(self.saved[0])
-                random.setstate(self.saved[1])
-                self.saved = None
-
-
-_GENERATORS = _GlobalGenerators()
-
-
-def hold_global_generators():
-    """In a worker: let the runs keep this process' global generators until :func:`release_global_generators`.
-
-    Saving and restoring them takes longer than anything else around a short run. Every run reseeds them all the
-    same. Calling this again does nothing.
-    """
-    if not _GENERATORS.held:
-        _GENERATORS.held = True
-        _GENERATORS.enter(None)
-
-
-def release_global_generators():
-    """Put back what :func:`hold_global_generators` has found; does nothing if they are not held."""
-    if _GENERATORS.held:
-        _GENERATORS.held = False
-        _GENERATORS.leave()
-
-
-def _reseed(seed):
-    np.random.seed(_words(entropy_for(seed, "numpy global")))  # all 256 bits enter; numpy takes its own lock
-    random.seed(entropy_for(seed, "random global"))
-
-
-def _after_fork():
-    """In a forked child: the parent's threads are gone, and its stream must not be shared."""
-    global _GENERATORS  # noqa: PLW0603
-    inside, held = _GENERATORS.active > 0, _GENERATORS.held
-    saved = _GENERATORS.saved
-    _GENERATORS = _GlobalGenerators()  # a new lock: the old one may be held by a lost thread
-    if inside:
-        _GENERATORS.active, _GENERATORS.saved, _GENERATORS.held = 1, saved, held
-        _reseed(None)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-@contextlib.contextmanager
-def isolated_global_generators(seed=None):
-    """Reseed ``numpy.random`` and ``random`` with 256 bits while the block runs.
-
-    Parameters
-    ----------
-    seed : int or None, default=None
-        As in :func:`entropy_for`. With a seed, a candidate that draws from the global generators
-        repeats itself only if no other run shares the process at the same time.
-
-    Notes
-    -----
-    A candidate that draws its noise from the global generators gets independent noise in every run:
-    under ``np.random.seed`` set by the caller, in forked workers, and in threads (which then share one
-    stream, in turn). A candidate that *itself* fixes the global seed inside ``fit`` cannot be helped,
-    and in concurrent threads would fix it for its neighbours too.
-
-    The previous state comes back when the last open block of the process closes, so the caller's own
-    draws do not depend on how many runs there were.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> np.random.seed(0)
-    >>> with isolated_global_generators():
-    ...     a = np.random.normal()
-    >>> np.random.seed(0)
-    >>> with isolated_global_generators():
-    ...     b = np.random.normal()
-    >>> a == b
-    False
-    """
-    _GENERATORS.enter(seed)
-    try:
-        yield
-    finally:
-        # In a child forked inside the block the object was replaced; leave the one now in charge.
-        _GENERATORS.leave()

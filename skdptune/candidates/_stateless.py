@@ -63,14 +63,16 @@ from skdptune.candidates._contents import fitted_slots
 from skdptune.candidates._protocol import CandidateAdapter, has_adapter
 from skdptune.candidates._rehearsal import (
     Trial,
+    days_like,
     declared_functions,
+    holds_times,
     is_declared,
     made_up_batches,
     place_of,
     quietly,
     unfit,
 )
-from skdptune.candidates._row_safe import length_of, transformed
+from skdptune.candidates._row_safe import OtherLengthError, length_of, transformed
 from skdptune.candidates._seeding import set_random_states, strip_seeds
 
 __all__ = [
@@ -108,7 +110,7 @@ class RowWise:
             raise TypeError(f"{self!r} returned None, not rows")  # the usual slip: no return statement
         # a document is one row, whatever its words are
         if not isinstance(X, (str, bytes)) and length_of(out) != length_of(X):
-            raise CandidateRefusedError(
+            raise OtherLengthError(
                 f"{self!r} was declared row-wise and must return one row for each row it gets; it "
                 "changed the number of rows: remove the function or declare it no more."
             )
@@ -394,7 +396,7 @@ def placeholder_like(X):
     Returns
     -------
     The same kind of container, one row. Zeros in numeric columns, the first declared category in
-    categorical ones, empty strings elsewhere.
+    categorical ones, the first of January 1970 in columns of times, empty strings elsewhere.
 
     Examples
     --------
@@ -405,7 +407,7 @@ def placeholder_like(X):
     if hasattr(X, "iloc") and hasattr(X, "dtypes"):
         return _placeholder_frame(X)
     if hasattr(X, "columns") and hasattr(X, "clear"):  # polars: names and types, and no value
-        return X.clear(1).fill_null(0).fill_null(False).fill_null("")
+        return _with_times(X.clear(1).fill_null(0).fill_null(False).fill_null(""))
     if sparse.issparse(X):
         return type(X)((1, X.shape[1]), dtype=X.dtype)
     array = X if hasattr(X, "dtype") else np.asarray(X)
@@ -427,9 +429,16 @@ def _placeholder_frame(X):
         frame.insert(i, i, empty.iloc[:, i].reindex([0], fill_value=_neutral(dtype)).to_numpy())
     frame.columns = X.columns
     for i, dtype in enumerate(X.dtypes):
-        with contextlib.suppress(ValueError):  # an interval of whole numbers has no missing value
-            frame.isetitem(i, frame.iloc[:, i].astype(dtype))
+        days = days_like(empty.iloc[:, i], 1) if holds_times(dtype) else None
+        with contextlib.suppress(ValueError, TypeError):  # an interval of whole numbers has no missing value
+            frame.isetitem(i, frame.iloc[:, i].astype(dtype) if days is None else days)
     return frame
+
+
+def _with_times(row):
+    """Return one row of polars with a time in each column of times: a missing one may come out as no number."""
+    times = [name for name, dtype in row.schema.items() if dtype.is_temporal()]
+    return row.with_columns([type(row.get_column(name))(name, [0]).cast(row.schema[name]) for name in times])
 
 
 def _neutral(dtype):
@@ -437,7 +446,7 @@ def _neutral(dtype):
         return dtype.categories[0] if len(dtype.categories) else None
     kind = getattr(dtype, "kind", "O")
     if kind in "mM" or not (isinstance(dtype, np.dtype) or kind in "biufc" or issubclass(dtype.type, str)):
-        return None  # not a time; nor a period, an interval or the like
+        return None  # not an interval or the like; times have a rule of their own
     return dtype.type(0) if kind in "biufc" else ""
 
 

@@ -101,11 +101,13 @@ def stated_rdp(estimator, relation):
     if params is None:
         return PrivacyCurve.from_rdp_function(RdpStatement(estimator), relation=relation)
     key = (type(estimator), params, RdpStatement.probe(estimator), relation)
-    if key not in _STATED:
+    found = _STATED.get(key)  # looked up once: another thread may empty it
+    if found is None:
+        found = PrivacyCurve.from_rdp_function(RdpStatement(estimator), relation=relation)
         if len(_STATED) >= _STATED_LIMIT:
             _STATED.clear()
-        _STATED[key] = PrivacyCurve.from_rdp_function(RdpStatement(estimator), relation=relation)
-    return _STATED[key]
+        _STATED[key] = found
+    return found
 
 
 def _class_path(estimator):

@@ -46,6 +46,8 @@ class PlanDisplay:
         The share of good settings that ``success_probability`` is about.
     unpriced : dict of str to str, optional
         Distributions that are not among the rows because they cannot be priced at all, and why.
+    target : float, optional
+        The epsilon that whole searches were to meet, for the title.
 
     Attributes
     ----------
@@ -88,7 +90,7 @@ class PlanDisplay:
 
     def __init__(
         self, rows, *, delta=None, relation=None, best=None, gain="expected_quantile", cost="search_epsilon",
-        share=0.05, unpriced=None,
+        share=0.05, unpriced=None, target=None,
     ):
         self.rows = rows
         self.delta = delta
@@ -98,6 +100,7 @@ class PlanDisplay:
         self.cost = cost
         self.share = share
         self.unpriced = unpriced
+        self.target = target
 
     @classmethod
     def from_estimator(cls, estimator, *, n_samples=None, delta=None, ax=None, **options):
@@ -181,6 +184,7 @@ class PlanDisplay:
         return cls(
             rows, delta=delta, relation=relation, gain=check_choice("gain", gain, tuple(GAINS)),
             cost=check_choice("cost", cost, tuple(COSTS)), share=share,
+            target=table.target_epsilon,
             best=None if best is None else next(i for i, row in enumerate(rows) if row == best),
         ).plot(ax=ax, **plot_options)
 
@@ -293,6 +297,7 @@ class PlanDisplay:
         text = "What the number of tries buys"
         known = [] if self.delta is None else [f"delta {drawing.number(self.delta)}"]
         known += [self.relation] if self.relation else []
+        known += [] if self.target is None else [f"target epsilon {drawing.number(self.target)}"]
         return f"{text}\n{', '.join(known)}" if known else text
 
     def _draw_lines(self, ax, legend, line_kwargs):

@@ -35,7 +35,8 @@ class LedgerEntry:
     n_samples : int or None
         The public number of rows; None where there is none.
     rdp : float
-        Added to the total at the ledger's order, in nats; negative for a release.
+        Added to the total at the ledger's order, in nats; negative for a release. At order infinity this is an epsilon
+        (where the ledger's delta is above 0, one promised at the entry's own ``aside``).
     aside : float
         Added to the mass set aside.
     epsilon : float

@@ -53,6 +53,8 @@ def the_only_name(path):
     LedgerError
     """
     real = os.path.realpath(path)
+    if os.path.isdir(real):  # it has several names, too, but that is not what is wrong
+        raise LedgerError(f"path must be a file; {path!r} is a directory. Give the name of the ledger in it.")
     state = os.stat(real)
     if state.st_nlink > 1:
         _sweep(real, state)

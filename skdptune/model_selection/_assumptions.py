@@ -77,8 +77,9 @@ class Released:
     def _what(self):
         score = "its score on the public rows" if self.public_score else "its noisy score"
         return (
-            f"the winner's parameters, {score} and {_MODELS[self.refit]}, once; nothing about the other tries or their "
-            "number. The running time is not part of the release."
+            f"the winner's parameters, {score} and {_MODELS[self.refit]}, once; no other try, and not the number of "
+            "tries. A good score hints at many tries: the price covers the hint, and nothing beyond it. The running "
+            "time is not part of the release."
         )
 
 

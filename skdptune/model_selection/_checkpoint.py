@@ -278,7 +278,8 @@ class Checkpoint:
         self._lock = None
         try:
             self._refuse_strangers()
-            self._lock = _Lock(self._vault)
+            self._lock = _Lock()
+            self._lock.take(self._vault)
             self._vault.sweep()
             self._header = self._read_header()
         except BaseException:
@@ -535,7 +536,17 @@ class _Lock:
     another open file. Forks let go of it, so that one which outlives its parent holds nothing up.
     """
 
-    def __init__(self, vault):
+    def __init__(self):
+        self._fd = None
+        _LOCKS.add(self)
+
+    def take(self, vault):
+        """Take the folder; whoever has made this object releases it, whatever this raises (Ctrl-C, say).
+
+        Raises
+        ------
+        CheckpointError
+        """
         import fcntl
 
         self._fd = vault.open(_LOCK, os.O_RDWR | os.O_CREAT)
@@ -546,18 +557,15 @@ class _Lock:
         except BlockingIOError:
             free = False
         except OSError as error:
-            self.release()
             raise CheckpointError(
                 f"checkpoint {vault.path!r} cannot be locked: {error.strerror}. Nothing was spent now. Give a folder "
                 "on a file system with locks (flock)."
             ) from None
         if not free:
-            self.release()
             raise CheckpointError(
                 f"checkpoint {vault.path!r} is in use by another fit that is still running. Wait for it, or give each "
                 "search a folder of its own."
             )
-        _LOCKS.add(self)
 
     def _still_there(self, vault):
         try:
@@ -571,6 +579,8 @@ class _Lock:
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
+
+    __del__ = release  # of a checkpoint that Ctrl-C has kept from anybody's hands
 
 
 _LOCKS = weakref.WeakSet()

@@ -5,6 +5,7 @@ tells before it charges a budget; the same complaint out of a try would come aft
 """
 
 import collections
+import itertools
 import warnings
 
 import numpy as np
@@ -12,12 +13,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
-from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, SkdptuneError
+from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, InvalidTypeError, SkdptuneError
 from skdptune.candidates import find_adapter
+from skdptune.candidates._rehearsal import is_declared
 from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._missing import searched_inside
+from skdptune.model_selection._tidy import refuse_speaking_index
 
-__all__ = ["check_columns"]
+__all__ = ["check_columns", "check_index"]
 
 _NUMBER_KINDS = "biuf"
 _TIME_KINDS = "mM"
@@ -30,16 +33,19 @@ def check_columns(search, X):
     Parameters
     ----------
     search : PrivateRandomSearchCV
-    X : DataFrame of pandas or polars; anything without ``columns`` passes
+    X : DataFrame of pandas or polars; anything else without ``columns`` passes, but for documents
 
     Raises
     ------
     InvalidParameterError
         For names that repeat, and for columns of text or times that nothing will turn into numbers.
+    InvalidTypeError
+        For documents, which no search takes by themselves.
     CandidateRefusedError
         For a pipeline whose free steps cannot treat such columns; tried on one made-up row.
     """
     if not hasattr(X, "columns"):
+        _refuse_documents(X)
         return
     repeated = [str(name) for name, count in collections.Counter(X.columns).items() if count > 1]
     if repeated:
@@ -49,6 +55,45 @@ def check_columns(search, X):
         _check_pipeline(search.estimator, X)
     elif not get_tags(search.estimator).input_tags.string:
         _check_types(X, "X")
+
+
+def _refuse_documents(X):
+    """Refuse texts and dicts that stand in a row of their own, by their kind."""
+    if not isinstance(X, (list, tuple)) and len(getattr(X, "shape", ())) != 1 or not len(X):
+        return
+    first = X.iloc[0] if hasattr(X, "iloc") else X[0]
+    if isinstance(first, (str, bytes, dict)):
+        raise InvalidTypeError(
+            f"X must be a table with one row for each document; got {len(X)} documents without one. Make them a "
+            "column, X = pandas.DataFrame({'text': X}), here and where you predict, and let the pipeline begin with "
+            "ColumnTransformer([('words', HashingVectorizer(), 'text')])."
+        )
+
+
+def check_index(search, X):
+    """Refuse a frame whose index says something where a declared function may read it, be it one that is searched.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    if hasattr(X, "iloc"):
+        for func in itertools.islice(_declared(search), 1):
+            refuse_speaking_index(X, FunctionTransformer(func))
+
+
+def _declared(value):
+    """Yield the declared functions in an estimator and in the lists and dicts that its steps and spaces are made of."""
+    if is_declared(value):
+        yield value
+    elif hasattr(value, "get_params") and not isinstance(value, type):
+        for each in value.get_params(deep=True).values():
+            if is_declared(each) or not hasattr(each, "get_params"):
+                yield from _declared(each)
+    elif type(value) is dict:
+        yield from itertools.chain.from_iterable(map(_declared, value.values()))
+    elif type(value) in (list, tuple) or (isinstance(value, np.ndarray) and value.dtype == object):
+        yield from itertools.chain.from_iterable(map(_declared, value))
 
 
 def _check_types(frame, name, advice=f"{_ENCODE}."):

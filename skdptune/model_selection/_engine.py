@@ -111,7 +111,7 @@ class Runner:
             Progress(self.verbose, total=len(seeds), done=past.done) as progress,
             self._folder(plan, data) as folder,
             quiet(),
-            isolated_global_generators(),  # around all runs: the caller's state is saved once, each run reseeds
+            isolated_global_generators(waits=True),  # the caller's state is saved once; each run reseeds
             contextlib.ExitStack() as silence,
         ):
             todo = _Todo(past.pending())

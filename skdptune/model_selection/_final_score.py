@@ -22,17 +22,19 @@ from skdptune.model_selection._phrases import noise_in_words, scorer_in_words
 from skdptune.model_selection._rows import check_labels, number_of_rows, same_kind
 from skdptune.model_selection._runs import total_count
 from skdptune.model_selection._search import PrivateRandomSearchCV
-from skdptune.model_selection._spent import own_delta
-from skdptune.model_selection._tidy import fresh_index, row_count
+from skdptune.model_selection._spent import own_delta, wrapped
+from skdptune.model_selection._tidy import fresh_index, row_count, with_own_types
 from skdptune.scoring import PrivateScorer, ScoreNoise, as_score_noise, resolve_private_scorer
 
 __all__ = ["ReleasedScore", "release_test_score"]
 
+_COUNTED = "_test_scores_released"  # on a fitted search: the price of its fit, and the scores released for that fit
+_ONLY = "This is the only score released from these test rows; a second one is added to the first."
 _ASSUMPTIONS = (
     "The test rows were put aside before the search, by a rule that looks at no row (positions drawn from their "
     "number, not stratified), and nothing else was computed from them.",
     "No person has a row among the test rows and another one among the rows of the search.",
-    "This is the only score released from these test rows; a second one is added to the first.",
+    _ONLY,
     "Neighbouring data sets are the searched and the test rows together: the one row in question is a searched row or "
     "a test row. Where a sentence about the search or its split says rows, it means the searched ones.",
     "Released beside what the search released: one noisy score of the published model on the test rows, once.",
@@ -63,6 +65,10 @@ class ReleasedScore:
         The price of the search alone.
     published : object or None
         The settings and the noisy score that the search published, in words, for the report. Not compared.
+    count : int
+        Which score this is of those released for one fit of the search, from 1. Not compared.
+    ledgers : tuple of PrivacyLedger
+        Those of the search and of this score, for the report. Not compared.
 
     Notes
     -----
@@ -90,6 +96,8 @@ class ReleasedScore:
     assumptions: tuple
     search_spent: object = field(default=None, repr=False)
     published: object = field(default=None, repr=False, compare=False)
+    count: int = field(default=1, repr=False, compare=False)
+    ledgers: tuple = field(default=(), repr=False, compare=False)
 
     @property
     def privacy_spent(self):
@@ -140,21 +148,38 @@ class ReleasedScore:
         )
 
     def __str__(self):
+        return "\n".join([self._table(), *(wrapped("  NOTE: ", text) for text in self._notes())])
+
+    def _table(self):
         spent = self.search_spent
         delta = 1e-6 if spent is None else spent.default_delta
         rows = [
-            ("test score", f"{self.score:.6g}, {scorer_in_words(self.scorer)}"),
+            ("test score", f"{self.score:.6g}, {scorer_in_words(self.scorer)}{self._sign()}"),
             ("noise", f"standard deviation {significant_up(self.standard_deviation, 2)}, in units of the score"),
             ("by itself", f"epsilon = {nats_up(self.curve.epsilon(delta))}"),
-            ("with the search", f"epsilon = {nats_up(self.total.epsilon(delta))}"),
+            ("with the search", f"epsilon = {nats_up(self.total.epsilon(delta))}, if none of these rows was searched"),
+            ("", "and this is the only score of any of them"),
         ]
         head = f"Released test score, at delta = {as_given(delta)}"
         return "\n".join([head, *(f"  {name:<15}  {text}" for name, text in rows)])
 
+    def _sign(self):
+        return "; greater is better: the error, times -1" if self.scorer.minimum < 0 >= self.scorer.maximum else ""
+
+    def _notes(self):
+        from skdptune.report._document import test_score_notes  # a floor above
+        from skdptune.report._notes import price_notes, spent_notes
+
+        if self.search_spent is None:
+            priced = price_notes(self.total, 1e-6)
+        else:
+            priced = spent_notes(self.privacy_spent, self.search_spent.default_delta)
+        return [*priced, *test_score_notes(self)]
+
     def _repr_html_(self):
         if self.search_spent is None:
             return f"<pre>{html.escape(str(self))}</pre>"
-        return f"<pre>{html.escape(str(self))}</pre>{self.privacy_spent._repr_html_()}"
+        return f"<pre>{html.escape(self._table())}</pre>{self.privacy_spent._repr_html_()}"  # the card has the notes
 
     @property
     def standard_deviation(self):
@@ -193,12 +218,19 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
     NotFittedError, InvalidParameterError, InvalidTypeError, ScoringRefusedError, PricingError, BudgetExceededError
         All before a row is read.
 
+    Warns
+    -----
+    UserWarning
+        Before anything is charged, from the second score of one fit on: rows that are scored twice pay for both scores.
+        The fitted search, and each copy of it from then on, counts its own scores only.
+
     Notes
     -----
     *Guarantee.* The score costs a test row ``curve``, under the search's relation; search and score together cost
     any row ``total``. A row on which the model raises scores worst, by itself.
 
-    *Assumes* the ``assumptions`` of the result. That the rows are disjoint cannot be checked here: a search keeps none.
+    *Assumes* the ``assumptions`` of the result. That the rows are disjoint, and were not scored for another search,
+    cannot be checked here: a search keeps none.
 
     Examples
     --------
@@ -236,7 +268,7 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
         )
     scorer = _scorer(search, scoring, model)
     n_rows = _public_number(n_rows, X, y, spent.relation)
-    X, y = fresh_index(X), _labels(search, X, y)
+    X, y = fresh_index(with_own_types(X)), _labels(search, X, y)
     noise = as_score_noise(score_noise, spent.curve)
     curve = noise.curve(spent.relation)
     total = spent.curve if _below(curve, spent.curve) else PrivacyCurve.worst([spent.curve, curve])
@@ -244,17 +276,40 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
     extra = (f"The test score ({scorer_in_words(scorer)}) carries {drawn}.",)
     if spent.relation == "add-remove":
         extra += (_COINS, _GUESS)
-    assumptions = _ASSUMPTIONS + extra
-    from skdptune.report._published import published_by  # a floor above
+    count = _number_of(search, spent)
+    assumptions = tuple(_again(count) if text is _ONLY else text for text in _ASSUMPTIONS) + extra
+    from skdptune.report._ledger import ledgers_behind  # a floor above
+    from skdptune.report._notes import repeated_score
+    from skdptune.report._published import published_by
 
     published = published_by(search, spent)
+    for text in repeated_score(count):  # where warnings are errors: before anything is spent
+        warnings.warn(text, UserWarning, stacklevel=2)
     _charge(ledger, _Price(curve, curve.relation, n_rows, assumptions), scorer, search.delta)
+    setattr(search, _COUNTED, (spent, count))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a library's warning may quote a row
         # copies are asked: the search and the score are published, and must not remember the rows
-        count = total_count(copy.deepcopy(scorer), copy.deepcopy(model), X, y)
-    score = scorer.release(count, n_rows, noise)
-    return ReleasedScore(score, n_rows, noise, scorer, curve, total, assumptions, spent, published)
+        points = total_count(copy.deepcopy(scorer), copy.deepcopy(model), X, y)
+    score = scorer.release(points, n_rows, noise)
+    ledgers = ledgers_behind(search.ledger, ledger)
+    return ReleasedScore(score, n_rows, noise, scorer, curve, total, assumptions, spent, published, count, ledgers)
+
+
+def _number_of(search, spent):
+    """Return which score of this fit the next one is, from 1; another fit has another price, and starts anew."""
+    fit, released = vars(search).get(_COUNTED, (None, 0))
+    return released + 1 if fit is spent else 1
+
+
+def _again(count):
+    """Return the sentence about other scores of the test rows, for score number ``count`` of a fit."""
+    if count == 1:
+        return _ONLY
+    return (
+        f"{_ONLY} This search has released {count - 1} before it: none of their rows is among these test rows, or the "
+        "price of these is the sum of all their scores."
+    )
 
 
 def _below(curve, level):

@@ -6,6 +6,7 @@ fail, or treat other rows otherwise, because a row has a missing cell: that a st
 is on the list for, or what its function was declared to do.
 """
 
+import contextlib
 import itertools
 import math
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ __all__ = [
     "cells_taken",
     "missing",
     "missing_refusal",
+    "one_row_like",
     "pipelines_drawn",
     "refuse_other_cells",
     "searched_inside",
@@ -163,17 +165,31 @@ def cells_taken(search, X):
     Cells(missing=frozenset({0, 1}), infinite=frozenset())
     """
     try:
-        row = placeholder_like(X)
+        row = one_row_like(X)
         fronts = [_front(pipeline) for pipeline in pipelines_drawn(search)]
     except SkdptuneError:
         return NO_CELLS  # whoever checks the rows and the steps will say it better
-    if not fronts or not all(fronts):
+    if row is None or not fronts or not all(fronts):
         return NO_CELLS
     common = None
     for front in fronts:
         found = _tried(front, row)
         common = found if common is None else Cells(common.missing & found.missing, common.infinite & found.infinite)
     return common
+
+
+def one_row_like(X):
+    """Return one made-up row of a table like X; None if X is none, documents say.
+
+    Examples
+    --------
+    >>> one_row_like(["a b", "c"]) is None, one_row_like([[1.0, 2.0]]).shape
+    (True, (1, 2))
+    """
+    row = None
+    with contextlib.suppress(TypeError, ValueError, AttributeError, IndexError):
+        row = placeholder_like(X)
+    return row if len(getattr(row, "shape", ())) == 2 else None
 
 
 def searched_inside(search):
@@ -222,7 +238,7 @@ def _flat(name, adapter):
 
 def _tried(front, row):
     """Return the cells that the free steps ``front`` turn into finite numbers in made-up rows."""
-    width = row.shape[1] if hasattr(row, "shape") else 0
+    width = row.shape[1]
     with quietly():
         steps = _fitted(front, row)
         if steps is None:

@@ -14,8 +14,8 @@ from sklearn.utils import get_tags
 from skdptune._exceptions import InvalidParameterError, SkdptuneError
 from skdptune.candidates import find_adapter
 from skdptune.candidates._rehearsal import quietly
-from skdptune.candidates._stateless import RowWise, placeholder_like
-from skdptune.model_selection._missing import _flat, _infinite, _listed, missing, pipelines_drawn
+from skdptune.candidates._stateless import RowWise
+from skdptune.model_selection._missing import _flat, _infinite, _listed, missing, one_row_like, pipelines_drawn
 
 __all__ = ["NO_NUMBERS", "NumberColumns", "number_columns", "refuse_words"]
 
@@ -56,11 +56,11 @@ def number_columns(search, X):
     NumberColumns(columns=frozenset({0, 1}), whole=True)
     """
     try:
-        row = placeholder_like(X)
+        row = one_row_like(X)
         pipelines = pipelines_drawn(search)
     except SkdptuneError:
         return NO_NUMBERS  # whoever checks the rows and the steps will say it better
-    texts = _text_columns(row)
+    texts = [] if row is None else _text_columns(row)
     if not texts:
         return NO_NUMBERS
     with quietly():

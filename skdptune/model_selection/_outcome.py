@@ -17,7 +17,7 @@ from skdptune.model_selection._tidy import row_count
 __all__ = ["publish_outcome"]
 
 
-def publish_outcome(search, terms, spent, best, plan, rows, master):
+def publish_outcome(search, terms, spent, best, plan, rows, master, late):
     """Set the published attributes of ``search``.
 
     Parameters
@@ -32,6 +32,8 @@ def publish_outcome(search, terms, spent, best, plan, rows, master):
         ``(X, y)``, for a refit.
     master : int
         The coins of a refit are derived from it.
+    late : PromptCtrlC
+        Holds Ctrl-C back from the publication on.
 
     Raises
     ------
@@ -58,9 +60,10 @@ def publish_outcome(search, terms, spent, best, plan, rows, master):
             outputs["best_estimator_"] = best.model
         else:
             outputs["best_estimator_"] = _refit(search.estimator, best.params, plan, rows, master)
+    late.hold()
     publish(search, outputs)
     if succeeded and terms.refit is not False and plan.scorer is not None:
-        _warn_of_broken(plan, outputs["best_estimator_"], rows[0])
+        late.interruptibly(lambda: _warn_of_broken(plan, outputs["best_estimator_"], rows[0]))
     if best is not None and not succeeded:
         raise AllRunsFailedError(
             f"every try failed (for the curator: the best-ranked one with {best.failure}); the whole search "
@@ -72,18 +75,24 @@ def publish_outcome(search, terms, spent, best, plan, rows, master):
 def _warn_of_broken(plan, model, X):
     """Say so if the published model can score no made-up row: no try fails because its model raises on rows.
 
-    What is said follows from the model, which is published, and from columns and types, which are public.
+    What is said follows from the model, which is published, and from columns and types, which are public. Nothing that
+    happens here takes the result away.
     """
     def ask():
         return raises_on_all(copy.deepcopy(plan.scorer), copy.deepcopy(model), X, plan.classes)
 
-    failure = Runner.quietly(ask, None)
+    try:
+        failure = Runner.quietly(ask, None)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # of a copy of the scorer or the model, say: then it is not known
+        return
     if failure is not None:
         tell(
             f"the published model raised {type(failure).__name__} on every row made up to be like those of X. A row on "
             "which a model raises scores worst: if this one cannot be scored on any row, its score says nothing. Try "
             "it on public or synthetic rows.",
-            stacklevel=7,
+            stacklevel=9,
         )
 
 

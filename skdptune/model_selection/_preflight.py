@@ -2,10 +2,12 @@
 
 import copy
 
+import joblib
 from joblib.parallel import get_active_backend
 
 from skdptune._exceptions import CandidateRefusedError, TransportError
 from skdptune.candidates import find_adapter
+from skdptune.candidates._generators import tries_share_a_process
 from skdptune.model_selection._pricing import training_curve
 from skdptune.model_selection._readiness import works_elsewhere
 from skdptune.model_selection._runs import budgeted
@@ -17,13 +19,29 @@ __all__ = ["check_travels", "preflight"]
 _CALIBRATED_BEFORE = 16  # settings calibrated before anything is spent; the others in their run
 
 
-def preflight(plan, n_features):
-    """Check the settings that may be drawn; a refusal here costs nothing.
+def preflight(plan, n_features, n_jobs=1):
+    """Check the settings that may be drawn, for the engine that will run them; a refusal here costs nothing.
 
     Raises
     ------
     SkdptuneError
     """
+    with tries_share_a_process(_in_threads(n_jobs, plan.run_timeout)):
+        _check_settings(plan, n_features)
+
+
+def _in_threads(n_jobs, run_timeout):
+    """Return whether several tries will run in threads of one process."""
+    backend, _ = get_active_backend()
+    if run_timeout is not None or joblib.effective_n_jobs(n_jobs) == 1:
+        return False  # each in a process of its own, or one after the other
+    if getattr(backend, "supports_sharedmem", False):
+        return True
+    client = getattr(backend, "client", None)  # dask's
+    return client is not None and any(threads > 1 for threads in client.nthreads().values())
+
+
+def _check_settings(plan, n_features):
     level = plan.coverage.level
     for position, settings in enumerate(plan.space.check_settings()):
         adapter = find_adapter(with_settings(plan.estimator, settings))

@@ -102,7 +102,7 @@ def withdraw(search):
 
 def tell(text, stacklevel):
     """Warn; where warnings are errors, say nothing: what was paid for is published already, and must not be lost."""
-    with contextlib.suppress(UserWarning):
+    with contextlib.suppress(Exception):  # of a showwarning of somebody's own, as well
         warnings.warn(text, UserWarning, stacklevel=stacklevel)
 
 

@@ -96,6 +96,8 @@ def own(value, deep=False):
         return list(value)
     if hasattr(value, "iloc") and hasattr(value, "copy"):
         return value.copy(deep=True)  # lazy copies share their values with code that goes past pandas
+    if hasattr(value, "clone") and type(value).__module__.partition(".")[0] == "polars":
+        return value.clone()  # its columns can be replaced in place; what they hold cannot be changed
     return value
 
 

@@ -1,5 +1,6 @@
 """Schema checks of rows, made once, before anything is spent. Errors never quote a cell."""
 
+import contextlib
 import functools
 import math
 from collections.abc import Mapping
@@ -31,10 +32,14 @@ from skdptune.model_selection._numbers import NO_NUMBERS, number_columns, refuse
 from skdptune.model_selection._rehearsal import rehearse
 from skdptune.model_selection._tidy import (
     canonical,
+    double,
     fresh_index,
     plain_labels,
     row_count,
     with_numbers,
+    with_own_cells,
+    with_own_types,
+    without_mask,
     without_metadata,
 )
 from skdptune.scoring import refuse_sample_weight
@@ -139,11 +144,11 @@ def made_up_rows(X):
     [[0], [1], [0], [30], [100]]
     """
     for shift in (0, 1, 0.5, 30, 100):  # ages and percentages among them: a model may refuse impossible values
-        try:
+        row = None
+        with contextlib.suppress(Exception):  # text, categories and sparse rows cannot be shifted
             row = _made_up(X, shift)
-        except (TypeError, NotImplementedError):  # text and sparse rows cannot be shifted
-            continue
-        yield row
+        if row is not None:
+            yield row
 
 
 def _made_up(X, shift):
@@ -221,6 +226,7 @@ def check_rows(search, X, y):
         scikit-learn's usual errors.
     """
     refuse_autologging()
+    X = with_own_types(X)
     if row_count(X) == 0:
         return _check_empty(search, X, y)
     check_columns(search, X)
@@ -265,10 +271,10 @@ def check_labels(search, X, y):
     ValueError, TypeError
     """
     _refuse_kind(y, "y")
-    y = without_cells(column_or_1d, y, warn=True, about="y")
+    y = without_cells(column_or_1d, without_mask(y), warn=True, about="y")
     without_cells(check_consistent_length, next(iter(X.values())) if is_keyed(X) else X, y, about="y")
     _refuse_missing_labels(y)
-    y = _double(y)
+    y = double(y)
     y = without_cells(check_array, y, ensure_2d=False, dtype=None, input_name="y", estimator=type(search).__name__)
     if is_classifier(search.estimator):
         without_cells(check_classification_targets, y, about="y")
@@ -302,7 +308,7 @@ def _numeric(search, X, tags, name, keyed=False):
     try:
         checked = without_cells(
             check_array,
-            _double(canonical(X)),
+            double(with_own_cells(canonical(X)) if textual else canonical(X)),
             accept_sparse=tags.sparse,
             dtype=None if textual else "numeric",
             ensure_all_finite=cells.checked_before if piped else _finite(tags),
@@ -328,14 +334,6 @@ def _numeric(search, X, tags, name, keyed=False):
 def _finite(tags):
     """Return what scikit-learn is to check: who takes missing cells does not take infinite ones."""
     return "allow-nan" if tags.allow_nan else True
-
-
-def _double(X):
-    """Return extended-precision numbers in double precision: libraries of nets and trees take no others."""
-    if not isinstance(X, np.ndarray) or X.dtype.kind != "f" or X.dtype.itemsize <= 8:
-        return X
-    with np.errstate(over="ignore"):  # what is beyond doubles becomes infinite, and is refused as such
-        return X.astype(np.float64)
 
 
 def _refuse_kind(rows, name):
@@ -471,12 +469,13 @@ def check_public_rows(search, X, y, X_public, y_public):
     if is_keyed(X) or is_keyed(X_public):
         return _check_public_keyed(search, X, y, X_public, y_public)
     _refuse_kind(X_public, "X_public")
+    X_public = with_own_types(X_public)
     inside = searched_inside(search)
     piped = type(inside.estimator) is Pipeline
     cells = cells_taken(inside, X_public) if piped else NO_CELLS
     checked = without_cells(  # public as they are declared to be; whoever passes private ones by mistake is refused
         check_array,
-        canonical(X_public),
+        with_own_cells(canonical(X_public)),
         accept_sparse=tags.sparse,
         dtype=None,
         ensure_all_finite=cells.checked_before if piped else _finite(tags),
@@ -565,7 +564,7 @@ def _dense_rows(X):
 
 
 def _row_keys(X, y):
-    rows = np.asarray(X)
+    rows = np.asarray(with_own_cells(X))
     rows = rows.reshape(len(rows), -1)
     if rows.dtype != object and np.issubdtype(rows.dtype, np.number):
         # in single precision and without the sign of zero, so that a converted copy is still a copy

@@ -142,8 +142,9 @@ def budgeted(plan, adapter, settings):
         # 1, 1.0 and True are equal but may mean different things to a candidate
         named = ((name, type(value).__name__, value) for name, value in sorted(settings.items()))
         key = (plan.token, tuple(named))
-    if key in _BUDGETED:
-        return clone(_BUDGETED[key])
+    known = _BUDGETED.get(key)  # one look: another thread may empty the cache meanwhile
+    if known is not None:
+        return clone(known)
     found = _below_level(plan, adapter)
     if key is not None:
         if len(_BUDGETED) >= _BUDGETED_LIMIT:
@@ -282,26 +283,41 @@ def total_count(scorer, model, X, y):
     Whether a run fails must not depend on a row. So no row makes it fail, and nor do all of them: a model that raises
     on every row has the worst score, as it has where there is no row to score. It is still told from the winner's model
     by :func:`raises_on_all`.
+
+    Rows that the model takes together are counted together; where it raises, each half is asked by itself, down to a
+    row beside itself. Never a row alone: a model that squeezes its output may raise on any single row, and one odd row
+    would then take the points of those beside it.
     """
     n_rows = row_count(X)
     if n_rows == 0:
         return 0  # under add-remove a part may be empty
     with _except_ctrl_c():
         return scorer.count(model, X, y)
-    total = 0
-    for i in range(n_rows):
-        with _except_ctrl_c():  # this row alone scores nothing
-            total += scorer.count(model, take_rows(X, [i]), take_rows(y, [i]))
+    total, waiting = 0, _halves(range(n_rows))
+    while waiting:
+        part = waiting.pop()
+        rows = [*part, *part] if len(part) == 1 else list(part)
+        with _except_ctrl_c():
+            counted = scorer.count(model, take_rows(X, rows), take_rows(y, rows))
+            total += counted // 2 if len(part) == 1 else counted
+            continue
+        waiting += _halves(part) if len(part) > 1 else []  # a row that fails beside itself scores nothing
     return total
+
+
+def _halves(positions):
+    """Return two halves; the row itself, if there is one."""
+    middle = len(positions) // 2
+    return [half for half in (positions[:middle], positions[middle:]) if len(half)]
 
 
 def raises_on_all(scorer, model, X, classes):
     """Return the error if the model cannot be scored on any made-up row, else None; no value of X is used."""
-    label = np.zeros(1) if classes is None else classes[:1]
+    label = np.repeat(np.zeros(1) if classes is None else classes[:1], 2)
     failure = None
-    for row in (*made_up_rows(X), *(take_rows(batch, [0]) for batch in made_up_batches(X))):
+    for rows in (*made_up_rows(X), *made_up_batches(X)):
         try:
-            scorer.count(model, row, label)
+            scorer.count(model, take_rows(rows, [0, 0]), label)  # as each row is asked in the end
             return None
         except KeyboardInterrupt:
             raise

@@ -29,7 +29,9 @@ from skdptune.ledger import as_ledger, for_pickling
 from skdptune.model_selection._assumptions import assumptions_of
 from skdptune.model_selection._cells import check_run_timeout
 from skdptune.model_selection._checkpoint import check_checkpoint, open_checkpoint
+from skdptune.model_selection._columns import check_index
 from skdptune.model_selection._engine import Runner, check_engine
+from skdptune.model_selection._late_ctrl_c import LateCtrlC, PromptCtrlC
 from skdptune.model_selection._outcome import publish_outcome
 from skdptune.model_selection._preflight import check_travels, preflight
 from skdptune.model_selection._pricing import SearchTerms, quote
@@ -51,12 +53,12 @@ from skdptune.model_selection._rows import (
 from skdptune.model_selection._runs import RunData, RunPlan, RunSeeds, public_coins
 from skdptune.model_selection._space import ParamSpace, unfitted
 from skdptune.model_selection._splits import as_split_scheme, check_scheme_relation
-from skdptune.model_selection._tidy import refuse_speaking_index
 from skdptune.run_counts import as_run_count
 from skdptune.scoring import resolve_private_scorer, resolve_public_scorer
 
 __all__ = ["PrivateRandomSearchCV"]
 
+_PROMPT = PromptCtrlC()
 _NO_CV_RESULTS = (
     "PrivateRandomSearchCV has no cv_results_: only the winner is published, because the other tries, their "
     "number and their scores were not paid for. Use best_params_, best_score_ and privacy_spent_."
@@ -416,31 +418,33 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         refuse_fit_params(fit_params)
         check_engine(self)
         make_ready(self)
-        return self._fit(X, y, X_public, y_public, master=self._master_seed(), ledger=self.ledger)
+        master = self._master_seed()
+        with LateCtrlC() as late:
+            return self._fit(X, y, X_public, y_public, master=master, ledger=self.ledger, late=late)
 
-    def _fit(self, X, y, X_public, y_public, *, master, ledger, fewest=1):
+    def _fit(self, X, y, X_public, y_public, *, master, ledger, fewest=1, late=_PROMPT):
         withdraw(self)
         try:
-            return self._validate_price_run_publish(X, y, X_public, y_public, master, ledger, fewest)
+            return self._validate_price_run_publish(X, y, X_public, y_public, master, ledger, fewest, late)
         except AllRunsFailedError:
             raise  # the default has been published
         except BaseException:
             withdraw(self)  # nothing half-finished stays visible
             raise
 
-    def _validate_price_run_publish(self, X, y, X_public, y_public, master, ledger, fewest):
+    def _validate_price_run_publish(self, X, y, X_public, y_public, master, ledger, fewest, late):
         public_validation = X_public is not None or y_public is not None
         # Rules and price first: neither sees a row; the number of rows is public.
         terms = self._resolve(number_of_rows(X, fewest), public_validation)
         priced = self._quote(terms)
         # Schema checks, still before anything is spent.
-        refuse_speaking_index(X, self.estimator)
+        check_index(self, X)
         X, y = check_rows(self, X, y)
         classes = label_set(self, y)
         if public_validation:
             X_public, y_public = check_public_rows(self, X, y, X_public, y_public)
         plan = self._plan(terms, priced, classes)
-        preflight(plan, row_shape(X))
+        preflight(plan, row_shape(X), self.n_jobs)
         check_travels(plan, self.n_jobs)
         refuse_uncopyable(X=X, y=y, X_public=X_public, y_public=y_public)
         ledger = as_ledger(ledger)
@@ -454,7 +458,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
             saved.charge(ledger, priced.spent, self.delta)
             best = self._run(plan, self._data(terms, splits, X, y, X_public, y_public), seeds, saved.store)
             with saved.ending(AllRunsFailedError):
-                publish_outcome(self, terms, priced.spent, best, plan, (X, y), master)
+                publish_outcome(self, terms, priced.spent, best, plan, (X, y), master, late)
         return self
 
     def _master_seed(self):

@@ -1,5 +1,6 @@
 """What a search costs, as one frozen value: :class:`PrivacySpent`."""
 
+import difflib
 import functools
 import math
 import platform
@@ -8,7 +9,7 @@ import textwrap
 from dataclasses import dataclass, field
 from importlib import metadata
 
-from skdptune._exceptions import PricingError, SkdptuneError
+from skdptune._exceptions import InvalidTypeError, PricingError, SkdptuneError
 from skdptune._rounding import as_given, nats_up, significant_up
 from skdptune._validation import check_real, invalid_value
 from skdptune.accounting import PrivacyCurve, best_of
@@ -241,6 +242,12 @@ class PrivacySpent:
         """
         from skdptune.report import PrivacyReport  # a floor above: loaded when a report is asked for
 
+        known = [name for name in PrivacyReport.__dataclass_fields__ if name != "spent"]
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                advice = f"Did you mean {near[0]!r}?" if near else f"Pass one of {', '.join(known)}."
+                raise InvalidTypeError(f"report() takes no {name!r}. {advice}")
         return PrivacyReport(self, **options)
 
     # Rendering ----------------------------------------------------------------------------
@@ -350,16 +357,19 @@ class PrivacySpent:
         str
             ASCII, at most 79 columns wide where words allow it. Every price is rounded up.
         """
+        from skdptune.report._notes import spent_notes  # a floor above
+
         delta = check_delta(self.default_delta if delta is None else delta)
         lines = [f"{self.heading}, at delta = {as_given(delta)}"]
+        lines += [wrapped("  NOTE: ", text) for text in spent_notes(self, delta)]
         lines += [f"  {name:<17} epsilon = {nats_up(value)}" for name, value in self.price_rows(delta)]
-        lines += [_wrapped(f"  {name:<13}", text) for name, text in self.facts(delta)]
+        lines += [wrapped(f"  {name:<13}", text) for name, text in self.facts(delta)]
         if self.assumptions:
             lines.append("Assumes:")
-            lines += [_wrapped(f"  {i:>2}. ", text) for i, text in enumerate(self.assumptions, start=1)]
-        lines.append(_wrapped("Scope: ", self.scope))
+            lines += [wrapped(f"  {i:>2}. ", text) for i, text in enumerate(self.assumptions, start=1)]
+        lines.append(wrapped("Scope: ", self.scope))
         if self.versions:
-            lines.append(_wrapped("Versions: ", ", ".join(f"{name} {value}" for name, value in self.versions)))
+            lines.append(wrapped("Versions: ", ", ".join(f"{name} {value}" for name, value in self.versions)))
         return _ascii("\n".join(lines))
 
 
@@ -415,7 +425,7 @@ def _cut(text):
     return text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."
 
 
-def _wrapped(start, text):
+def wrapped(start, text):
     """Wrap one entry under its own indent."""
     return textwrap.fill(
         " ".join(text.split()),

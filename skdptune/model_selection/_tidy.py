@@ -10,20 +10,97 @@ from skdptune.model_selection._missing import missing
 
 __all__ = [
     "canonical",
+    "double",
     "fresh_index",
     "plain_labels",
     "refuse_speaking_index",
     "row_count",
     "with_numbers",
+    "with_own_cells",
+    "with_own_types",
+    "without_mask",
     "without_metadata",
 ]
+
+
+def with_own_types(X):
+    """Return rows in a form that no cell of one row decides for the others; anything else as it is.
+
+    numpy makes one array of a list, of one type: a single text would make text of everybody's numbers, a single float
+    floats of everybody's whole numbers (whose reciprocals are others), and the longest text decides where those that
+    are written into the array are cut. Lists of numbers therefore become floats, whatever the cells are, and text is
+    held as objects, each by itself. What an array holds was decided by whoever made it, except for how long a text is.
+
+    Examples
+    --------
+    >>> with_own_types([[1, 2], [3, 4]]).dtype, with_own_types([[1, "a"], [2, "b"]]).tolist()
+    (dtype('float64'), [[1, 'a'], [2, 'b']])
+    """
+    if isinstance(X, np.ndarray):
+        return X.astype(object) if X.dtype.kind in "US" and X.ndim == 2 else X
+    if not isinstance(X, (list, tuple)) or not len(X):
+        return X
+    try:
+        array = np.asarray(X)
+        if array.dtype.kind in "biu":
+            return array.astype(np.float64)
+        if array.dtype.kind in "US" and array.ndim == 2:
+            return np.array(X, dtype=object)
+    except Exception:  # ragged, or with cells of a kind of their own: whoever checks the rows will say it better
+        pass
+    return X
+
+
+def with_own_cells(X):
+    """Return a frame whose columns are not all of numpy's numbers as an array of objects; anything else as it is.
+
+    For checks: as a whole, such a frame has no type that suits every column.
+    """
+    if not hasattr(X, "columns") or getattr(X, "ndim", 2) != 2:
+        return X
+    if all(_is_plain_number(dtype) for dtype in X.dtypes):
+        return X
+    cells = np.empty(X.shape, dtype=object)
+    for i, name in enumerate(X.columns):
+        column = X.iloc[:, i] if hasattr(X, "iloc") else X.get_column(name)
+        cells[:, i] = np.fromiter(column.to_list(), dtype=object, count=len(cells))
+    return cells
+
+
+def _is_plain_number(dtype):
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "biuf"
+    return hasattr(dtype, "is_decimal") and dtype.is_numeric() and not dtype.is_decimal()  # polars
+
+
+def without_mask(y):
+    """Return a Series of pandas' nullable numbers, if none is missing, as one of numpy's; anything else as it is."""
+    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if plain is None or not hasattr(y, "isna") or y.isna().any():
+        return y
+    return y.to_numpy(dtype=plain)
+
+
+def double(X):
+    """Return extended-precision numbers in double precision: libraries of nets and trees take no others.
+
+    Examples
+    --------
+    >>> double(np.zeros(2, dtype=np.longdouble)).dtype
+    dtype('float64')
+    """
+    if not isinstance(X, np.ndarray) or X.dtype.kind != "f" or X.dtype.itemsize <= 8:
+        return X
+    with np.errstate(over="ignore"):  # what is beyond doubles becomes infinite, and is refused as such
+        return X.astype(np.float64)
 
 
 def canonical(X):
     """Return a sparse matrix in which no row names a column twice; anything else as it is.
 
     Steps that treat the entries of a row one by one (Normalizer, Binarizer) would take two entries of one cell for two
-    cells, and leave a row longer than they promise.
+    cells, and leave a row longer than they promise. Formats into which no check of cells can look (lists, dicts) become
+    compressed rows.
 
     Examples
     --------
@@ -32,7 +109,11 @@ def canonical(X):
     >>> canonical(twice).data
     array([2.])
     """
-    if not issparse(X) or X.format not in ("csr", "csc", "coo", "bsr") or X.has_canonical_format:
+    if not issparse(X):
+        return X
+    if X.format in ("lil", "dok"):
+        return X.tocsr()
+    if X.format not in ("csr", "csc", "coo", "bsr") or X.has_canonical_format:
         return X
     twin = X.tocsr(copy=True) if X.format == "bsr" else X.copy()
     twin.sum_duplicates()

@@ -134,7 +134,7 @@ class Table:
         first, *rest = row
         mark = ' class="strong"' if index == self.strong else ""
         # a percentage is not broken before its sign
-        cells = "".join(f"<td>{escape(cell)}</td>".replace(" %", "&nbsp;%") for cell in rest)
+        cells = "".join(f"<td>{escape(cell)}</td>".replace(" %", "&nbsp;%").replace("\n", "<br>") for cell in rest)
         return f'<tr{mark}><th scope="row">{escape(first)}</th>{cells}</tr>'
 
     def markdown(self, level):
@@ -143,7 +143,7 @@ class Table:
         align = "---:" if self.kind == "numbers" else "---"
         lines.append("| " + " | ".join(["---", *[align] * (len(self.columns) - 1)]) + " |")
         for index, row in enumerate(self.rows):
-            cells = [markdown_escape(cell) for cell in row]
+            cells = ["<br>".join(markdown_escape(line) for line in str(cell).splitlines()) for cell in row]
             if index == self.strong:
                 cells = [f"**{cell}**" for cell in cells]
             lines.append("| " + " | ".join(cells) + " |")

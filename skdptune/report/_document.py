@@ -3,17 +3,18 @@
 import math
 
 from skdptune._exceptions import SkdptuneError
-from skdptune._rounding import nats_up, percent_up, plain_as_given, significant_up
+from skdptune._rounding import percent_down
 from skdptune.model_selection._phrases import noise_in_words, run_count_in_words, scorer_in_words
-from skdptune.model_selection._spent import LOUD, dearest, quantile
+from skdptune.model_selection._spent import dearest, quantile
 from skdptune.report import _words
 from skdptune.report._meaning import attacker
+from skdptune.report._notes import loud_score, misfit_score, repeated_score, spent_notes
+from skdptune.report._published import range_of
 
-__all__ = ["FORMAT", "VERSION", "document", "drowned", "jsonable"]
+__all__ = ["FORMAT", "VERSION", "document", "jsonable", "score_notes", "test_score_notes"]
 
 FORMAT = "skdptune-privacy-report"
 VERSION = 1
-_WEAK = 0.9  # an advantage from which on a report says that little protection is left
 
 
 def document(report):
@@ -58,16 +59,22 @@ def document(report):
         "tries": tries,
         "settings": _settings(spent),
         "score_noise": _score_noise(spent),
-        "released": _released(spent),
+        "released": _released(spent, report.published),
         "published": _published(report.published),
         "ledger": None if report.ledger is None else report.ledger.values,
-        "never_published": [*(() if tries["certain"] else (_words.TRIES,)), *_words.NEVER_PUBLISHED],
+        "never_published": _never_published(tries),
         "assumptions": list(spent.assumptions),
         "not_covered": _not_covered(spent),
         "references": list(_words.REFERENCES),
         "versions": dict(spent.versions),
     }
-    return {**found, "warnings": _warnings(found)}
+    return {**found, "warnings": _warnings(found, report)}
+
+
+def _never_published(tries):
+    if tries["largest"] is not None and tries["largest"] <= 1:
+        return [_words.PRIVATE]  # no try was the best of several, and whether there was one shows
+    return [*(() if tries["certain"] else (_words.TRIES,)), *_words.OTHER_TRIES, _words.PRIVATE]
 
 
 def _prices(spent, delta):
@@ -178,8 +185,19 @@ def _test_score_released(spent):
     ]
 
 
-def _released(spent):
+def _released(spent, published):
     settings = spent.settings
+    no_model = settings is not None and settings.released_model == "none"
+    unlabelled = spent.stage == "spent" and settings is not None and settings.labels is None
+    labels = "" if unlabelled else "the label set of a classifier, "
+    price = f"This price, with the settings it was computed from, {labels}and the names and number of columns."
+    if published is not None and published.best_params is None:
+        return [
+            "That no try succeeded: there are no settings and no score.",
+            *(() if no_model else (_words.CONSTANT,)),
+            *_test_score_released(spent),
+            price.replace("from, and", "from and"),
+        ]
     score = "Its score on held-out private rows, with noise."
     if settings is not None and settings.public_validation:
         score = "Its score on public rows, without noise."
@@ -189,26 +207,19 @@ def _released(spent):
         score,
         model,
         *_test_score_released(spent),
-        "This price, with the settings it was computed from, the label set of a classifier and the names and number of "
-        "columns.",
+        price.replace("from, and", "from and"),
         "Where there is no try, or every try fails: instead of settings and score the fact that there are none"
-        + ("." if settings is not None and settings.released_model == "none" else ", and a constant model that no row "
-           "has touched."),
+        + ("." if no_model else ", and a constant model that no row has touched."),
     ]
 
 
-def _warnings(found):
+def _warnings(found, report):
     """Return what a reader must know before anything else; the gravest first."""
-    settings, delta, n_rows = found["settings"] or {}, found["delta"], found["n_samples"]
-    if n_rows is not None and found["test_score"] is not None:
-        n_rows += found["test_score"]["rows"]
-    advantage = (found["attacker"]["together"] or found["attacker"]["whole_search"])["advantage"]
+    settings, tries, spent = found["settings"] or {}, found["tries"], report.spent
     warnings = []
+    notes = spent_notes(spent, found["delta"])
     if not math.isfinite(found["epsilon"]):
-        warnings.append(
-            f"NO GUARANTEE at delta = {plain_as_given(delta)}: no finite epsilon is known. Do not release on the "
-            "strength of this report."
-        )
+        warnings.append(notes.pop(0))
     if settings.get("seeded"):
         warnings.append(
             "A SEED WAS GIVEN (random_state). Whoever learns it can repeat every draw of noise and the guarantee is "
@@ -223,17 +234,11 @@ def _warnings(found):
             "This is the price of a search inside another search. What was released is priced by the outer search; "
             "file that report instead."
         )
-    if math.isfinite(found["epsilon"]) and advantage >= _WEAK:
+    warnings += [*notes, *score_notes(spent, report.published)]
+    if tries["none_at_all"] > 0.5:
         warnings.append(
-            f"The protection is weak: the bound on an attacker's advantage is {percent_up(advantage)} "
-            f"(epsilon {nats_up(found['epsilon'])})."
-        )
-    warnings += _loud(found["score_noise"], found["test_score"])
-    if n_rows is not None and delta * n_rows >= 1:
-        warnings.append(
-            f"delta = {plain_as_given(delta)} is not below 1 / {n_rows}: at such a delta even publishing a few people's"
-            " "
-            "rows in full can count as private. Judge by a smaller delta."
+            f"Most searches of this kind make no try at all (at least {percent_down(tries['none_at_all'])} of them): "
+            "nothing is trained then, and a constant model or none is released, at the same price."
         )
     if not found["assumptions"]:
         warnings.append(
@@ -242,23 +247,24 @@ def _warnings(found):
     return warnings
 
 
-def drowned(spent):
-    """Return a warning, as a list, for each score of a PrivacySpent whose noise leaves little of it."""
-    return list(_loud(_score_noise(spent), _test_score(spent)))
+def score_notes(spent, published=None):
+    """Return what must be said of the scores of a PrivacySpent, as a list; of the best one's value if it is known."""
+    deviation, test = spent.score_standard_deviation, spent.test_score
+    name = "score of the best try"
+    notes = loud_score(name, deviation, "Which try won is close to chance, and so is its score")
+    if published is not None:
+        notes += misfit_score(name, published.best_score, published.score_range, deviation)
+    return notes if test is None else [*notes, *test_score_notes(test)]
 
 
-def _loud(score_noise, test_score):
-    parts = (
-        ("score of the best try", score_noise, "Which try won is close to chance, and so is its score"),
-        ("test score", test_score, "It says little about the model"),
-    )
-    for name, noise, so in parts:
-        deviation = None if noise is None else noise["standard_deviation"]
-        if deviation is not None and deviation >= LOUD:
-            yield (
-                f"The noise drowns the {name}: its standard deviation is {significant_up(deviation, 2)} of the score's "
-                f"range. {so}. The price is right all the same; more rows or a larger epsilon make a score of use."
-            )
+def test_score_notes(test):
+    """Return what must be said of a ReleasedScore, as a list."""
+    deviation = test.noise.standard_deviation / test.n_rows
+    return [
+        *loud_score("test score", deviation, "It says little about the model"),
+        *misfit_score("test score", float(test.score), range_of(test.scorer), deviation),
+        *repeated_score(test.count),
+    ]
 
 
 def jsonable(value):

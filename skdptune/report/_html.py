@@ -2,7 +2,8 @@
 
 from skdptune._rounding import as_given, nats_up, plain_as_given
 from skdptune.report._blocks import Bullets, Notice, Paragraph, Table, escape
-from skdptune.report._document import drowned
+from skdptune.report._document import score_notes
+from skdptune.report._notes import spent_notes
 from skdptune.report._style import CLASS, STYLE
 
 __all__ = ["card", "fragment", "page"]
@@ -69,10 +70,10 @@ def card(spent):
     delta = spent.default_delta
     prices = spent.price_rows(delta)
     strong = [name for name, _ in prices].index("whole search" if spent.test_score is None else "together")
-    blocks = []
+    blocks = [Notice(text) for text in spent_notes(spent, delta)]
     if spent.settings is not None and spent.settings.seeded:
         blocks.append(Notice("A seed was given (random_state): whoever knows it can undo the noise. Keep it secret."))
-    blocks += [Notice(text) for text in drowned(spent)]
+    blocks += [Notice(text) for text in score_notes(spent)]
     closed = f"closed form{'' if spent.test_score is None else ' for the search'}, for comparison"
     names = {"(closed form)": closed}
     rows = tuple((names.get(name, name), nats_up(value)) for name, value in prices)

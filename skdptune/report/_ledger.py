@@ -1,5 +1,6 @@
 """What a ledger was charged for the price that a report states, and why its numbers are others."""
 
+import os
 from dataclasses import dataclass
 
 from skdptune._exceptions import InvalidParameterError, LedgerError
@@ -9,7 +10,7 @@ from skdptune.ledger._claims import Claim
 from skdptune.ledger._digest import curve_digest
 from skdptune.ledger._entries import plain_number
 
-__all__ = ["Charged", "charged_to"]
+__all__ = ["Charged", "charged_to", "ledgers_behind"]
 
 _PAYS = ("charge", "planned")  # the kinds of entries that pay for a search; so does a claimed reservation
 
@@ -39,17 +40,10 @@ def charged_to(ledger, published, spent):
     if type(ledger) is Charged:
         return ledger
     if ledger is None:
-        found = _ledger_behind(getattr(published, "ledger", None))
-        if found is None or spent.stage != "spent":
-            return None
-        try:
-            values = _charges_of(found, spent)
-        except LedgerError:  # moved away since: a report can be made without it
-            return None
-        return None if values is None else Charged(values)
-    found = _ledger_behind(ledger)
+        return _own(published, spent)
+    found = PrivacyLedger.open(ledger) if isinstance(ledger, (str, os.PathLike)) else _ledger_behind(ledger)
     if found is None:
-        advice = "Pass the ledger that the search was given, or PrivacyLedger.open(path)."
+        advice = "Pass the ledger that the search was given, or its path."
         raise invalid_type("ledger", "a PrivacyLedger", ledger, advice)
     if spent.stage != "spent":
         advice = "Leave it out: a quote has charged nothing, and an inner search is paid for by the outer one."
@@ -58,9 +52,30 @@ def charged_to(ledger, published, spent):
     if values is None:
         raise InvalidParameterError(
             "ledger must be the one that was charged this price; none of its entries is of this price. Pass the one "
-            "that the search was given."
+            "that the search, or the test score, was given."
         )
     return Charged(values)
+
+
+def _own(published, spent):
+    """Return what the ledgers that a search and its test score were given say, from the one that says most."""
+    if spent.stage != "spent":
+        return None
+    best = None
+    for found in ledgers_behind(getattr(published, "ledger", None), *getattr(spent.test_score, "ledgers", ())):
+        try:
+            values = _charges_of(found, spent)
+        except LedgerError:  # moved away since: a report can be made without it
+            continue
+        if values is not None and (best is None or len(values["entries"]) > len(best["entries"])):
+            best = values
+    return None if best is None else Charged(best)
+
+
+def ledgers_behind(*ledgers):
+    """Return each PrivacyLedger that one of ``ledgers`` spends from, once, as a tuple."""
+    found = (_ledger_behind(ledger) for ledger in ledgers)
+    return tuple(dict.fromkeys(ledger for ledger in found if ledger is not None))
 
 
 def _ledger_behind(ledger):
@@ -83,19 +98,22 @@ def _charges_of(ledger, spent):
     entries = []
     for what, curve, n_samples in parts:
         entry = _entry_of(ledger, snapshot.entries, curve, n_samples)
-        if entry is None and what == "search":
-            return None
         if entry is not None:
             entries.append({
                 "what": what, "entry": entry.seq, "method": entry.method, "charged": plain_number(entry.rdp),
                 "delta_charged": entry.aside, "epsilon": plain_number(entry.epsilon),
             })  # fmt: skip
+    if not entries:
+        return None
     return {
         "dataset": ledger.dataset,
         "identity": ledger.identity,
         "epsilon": ledger.epsilon,
         "delta": ledger.delta,
         "order": plain_number(ledger.order),
+        "spent": plain_number(snapshot.spent),
+        "remaining": plain_number(snapshot.remaining),
+        "n_entries": len(snapshot.entries),
         "entries": entries,
     }
 

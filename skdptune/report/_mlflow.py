@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdptune._exceptions import InvalidParameterError, MissingDependencyError
 from skdptune._rounding import nats_up
 from skdptune._validation import invalid_type
+from skdptune.model_selection._final_score import ReleasedScore
 
 __all__ = ["log_to_mlflow", "mlflow_payload"]
 
@@ -20,8 +21,8 @@ def mlflow_payload(search, delta=None):
 
     Parameters
     ----------
-    search : PrivateRandomSearchCV
-        Fitted.
+    search : PrivateRandomSearchCV or ReleasedScore
+        A fitted search, or a test score that was released for one.
     delta : float in [0, 1), optional
         Where the price is stated. Defaults to ``search.privacy_spent_.default_delta``.
 
@@ -31,7 +32,8 @@ def mlflow_payload(search, delta=None):
         ``"params"`` (names to text) and ``"metrics"`` (names to finite floats): ``best.<name>`` for each of
         ``best_params_``, ``privacy.delta``, ``privacy.epsilon``, ``privacy.method``, ``privacy.relation``,
         ``privacy.run_count`` (the distribution of the number of tries, never that number), ``privacy.seeded``; and
-        the metrics ``best_score`` and ``epsilon``, each left out if it is not finite.
+        the metrics ``best_score`` and ``epsilon``, each left out if it is not finite. Of a test score also the metric
+        ``test_score``; ``epsilon`` is then that of search and score together.
 
     Raises
     ------
@@ -54,13 +56,10 @@ def mlflow_payload(search, delta=None):
     >>> sorted(payload["metrics"]), payload["params"]["best.radius"], payload["params"]["privacy.delta"]
     (['best_score', 'epsilon'], '1.0', '0.001')
     """
-    if not hasattr(search, "privacy_cost"):
-        raise invalid_type("search", "a fitted PrivateRandomSearchCV", search)
-    check_is_fitted(search, "privacy_spent_")
-    spent = search.privacy_spent_
+    spent, best_params, scores = _published(search)
     delta = spent.default_delta if delta is None else delta
     epsilon = spent.epsilon(delta)
-    params = {f"best.{name}": str(value) for name, value in (search.best_params_ or {}).items()}
+    params = {f"best.{name}": str(value) for name, value in best_params.items()}
     params.update(
         {
             "privacy.epsilon": nats_up(epsilon),
@@ -68,12 +67,29 @@ def mlflow_payload(search, delta=None):
             "privacy.relation": spent.relation,
             "privacy.method": spent.method,
             "privacy.run_count": repr(spent.run_count),
-            "privacy.seeded": str(bool(getattr(spent.settings, "seeded", search.random_state is not None))).lower(),
+            "privacy.seeded": str(bool(getattr(spent.settings, "seeded", _has_seed(search)))).lower(),
         }
     )
-    metrics = {"best_score": float(search.best_score_), "epsilon": float(epsilon)}
+    metrics = {**scores, "epsilon": float(epsilon)}
     params = {name: _fitting(text) for name, text in params.items()}
     return {"params": params, "metrics": {name: v for name, v in metrics.items() if math.isfinite(v)}}
+
+
+def _published(search):
+    """Return the price, the settings and the scores that a search, or a search and its test score, released."""
+    if isinstance(search, ReleasedScore):
+        best, scores = search.published, {"test_score": float(search.score)}
+        if best is None:
+            return search.privacy_spent, {}, scores
+        return search.privacy_spent, dict(best.best_params or ()), {"best_score": best.best_score, **scores}
+    if not hasattr(search, "privacy_cost"):
+        raise invalid_type("search", "a fitted PrivateRandomSearchCV, or a ReleasedScore", search)
+    check_is_fitted(search, "privacy_spent_")
+    return search.privacy_spent_, search.best_params_ or {}, {"best_score": float(search.best_score_)}
+
+
+def _has_seed(search):
+    return getattr(search, "random_state", None) is not None
 
 
 def _fitting(text):
@@ -85,7 +101,7 @@ def _fitting(text):
 
 
 def log_to_mlflow(search, delta=None, *, run_name=None):
-    """Log a finished search as an MLflow run of its own, and return the run's id.
+    """Log a finished search, or its test score, as an MLflow run of its own, and return the run's id.
 
     The run goes to the tracking store and the experiment that ``mlflow`` is set to. It is opened and closed here, after
     the fit: a run that is open during the fit records how long the search took, which tells about how many tries it
@@ -93,8 +109,8 @@ def log_to_mlflow(search, delta=None, *, run_name=None):
 
     Parameters
     ----------
-    search : PrivateRandomSearchCV
-        Fitted.
+    search : PrivateRandomSearchCV or ReleasedScore
+        A fitted search, or a test score that was released for one.
     delta : float in [0, 1), optional
         As in :func:`mlflow_payload`.
     run_name : str, optional

@@ -1,13 +1,14 @@
 """What a search published, for its report: settings and score, both covered by the price."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sklearn.utils.validation import check_is_fitted
 
 from skdptune._validation import invalid_type, invalid_value
 from skdptune.model_selection._settings import setting_in_words
+from skdptune.scoring import PrivateScorer
 
-__all__ = ["Published", "published_by"]
+__all__ = ["Published", "published_by", "range_of"]
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,13 @@ class Published:
     best_params : tuple of (str, str) or None
         None if no try succeeded.
     best_score : float
+    score_range : (float, float) or None
+        Of the scores of any rows; None where the scorer knows none.
     """
 
     best_params: tuple | None
     best_score: float
+    score_range: tuple | None = field(default=None, compare=False)
 
 
 def published_by(search, spent):
@@ -47,4 +51,9 @@ def published_by(search, spent):
         )
     params = search.best_params_
     shown = None if params is None else tuple((name, setting_in_words(value)) for name, value in params.items())
-    return Published(shown, float(search.best_score_))
+    return Published(shown, float(search.best_score_), range_of(search.scorer_))
+
+
+def range_of(scorer):
+    """Return the least and the largest score of a private scorer; None for other scorers."""
+    return (scorer.minimum, scorer.maximum) if isinstance(scorer, PrivateScorer) else None

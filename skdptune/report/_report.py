@@ -3,6 +3,7 @@
 import functools
 import json
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from importlib import resources
 
 from skdptune._validation import check_instance, invalid_type, invalid_value
@@ -45,13 +46,14 @@ class PrivacyReport:
         Where else the price is stated. Defaults to a few values around ``delta``, and 0.
     prepared_for, prepared_by, data, date, notes : str, optional
         Free text for the head of the report: who asked for it, who made it, which data, when, what else. Say
-        nothing there that is not public.
+        nothing there that is not public. Without a ``date`` it is the day on which the report is made (UTC).
     published : PrivateRandomSearchCV, optional
         The fitted search whose price this is: its ``best_params_`` and ``best_score_`` are then in the report. Both
         were published by the fit, and the price covers them. So is what the search's own ledger was charged.
-    ledger : PrivacyLedger, optional
-        The ledger that the search was charged to: the report then says what was charged, at the ledger's delta too, and
-        how the numbers belong together. Defaults to the ledger of ``published``.
+    ledger : PrivacyLedger, str or os.PathLike, optional
+        The ledger, or its path, that the search or its test score was charged to: the report then says what was
+        charged, at the ledger's delta too, and how the numbers belong together. Defaults to that of ``published``, or
+        of the test score.
 
     Raises
     ------
@@ -63,7 +65,8 @@ class PrivacyReport:
     -----
     *Guarantee.* Every number follows from the curves of ``spent`` and is rounded to the private side: prices,
     advantages, true-positive rates and beliefs up, an attacker's errors down. A report is a function of the price, of
-    public settings and of what was published; it has seen neither rows nor other runs, so making it costs nothing.
+    public settings, of what was published and of the day; it has seen neither rows nor other runs, so making it costs
+    nothing.
 
     *Assumes* what ``spent.assumptions`` lists, and that the free text is public.
 
@@ -105,6 +108,8 @@ class PrivacyReport:
             value = getattr(self, name)
             if not isinstance(value, str) and (value is not None or name == "title"):
                 raise invalid_type(name, "a str", value, "Write dates as text, e.g. date='2026-01-31'.")
+        if self.date is None:
+            object.__setattr__(self, "date", f"{datetime.now(timezone.utc):%Y-%m-%d} (UTC)")
         delta = check_delta(self.spent.default_delta if self.delta is None else self.delta)
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "ledger", charged_to(self.ledger, self.published, self.spent))

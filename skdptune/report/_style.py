@@ -71,6 +71,8 @@ _RULES = """
 @ figcaption {color:var(--soft);font-size:.9rem}
 @media (max-width:30rem) {
  @ {padding:.8rem;border-radius:0}
+ @ .facts th,@ .facts td {display:block;width:auto;padding-left:0}
+ @ .facts th {border-bottom:0;padding-bottom:0}
  @ table {font-size:.86rem}
  @ th,@ td {padding:.4em .3em}
  @ .headline strong {font-size:1.6rem}

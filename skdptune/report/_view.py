@@ -4,6 +4,7 @@ import math
 
 from skdptune._rounding import (
     as_given,
+    decimals,
     nats_up,
     number,
     one_in,
@@ -44,6 +45,7 @@ def sections(found, curves):
     tuple
     """
     return (
+        Paragraph(_words.WHAT_IT_IS),
         *(Notice(text) for text in found["warnings"]),
         _headline(found),
         _about(found),
@@ -128,7 +130,7 @@ def _published(found):
         rows.append(("Best try", "its settings and its noisy score were released as well (published= shows them)"))
     if test is not None and test["score"] is not None:
         rows.append(("Test score", number(test["score"], 6)))
-    caption = "The values that were released; scores as they came, with noise"
+    caption = "The values that were released; scores as they came, with noise; greater is better: an error has a minus"
     return (Table(caption, ("", ""), tuple(rows), kind="facts"),) if rows else ()
 
 
@@ -145,12 +147,13 @@ def _guarantee(found):
     if not math.isfinite(epsilon):
         text = f"No guarantee is known at delta = {plain_as_given(delta)}."
         return Section("What the guarantee says", (Paragraph(text),))
-    factor = power_up(epsilon)
+    written = nats_up(epsilon)
+    factor = power_up(float(written))  # of the printed epsilon, so that a reader finds the same; rounded up
     plus = f", plus delta = {plain_as_given(delta)}" if delta else ""
     text = (
         f"Take any one person, and any yes-or-no question about what is released. Compare the chance of a yes "
         f"{_CASES[found['relation']]}. The larger chance is at most {factor} times the smaller one{plus}. "
-        f"(The factor is e to the power epsilon, with epsilon = {nats_up(epsilon)}.)"
+        f"(The factor is e to the power epsilon, with epsilon = {written}.)"
     )
     meaning = [
         "epsilon limits how much a release can say about one person: 0 is nothing, and each further unit makes the "
@@ -206,7 +209,7 @@ def _beliefs(found, whole):
     shares = list(dict.fromkeys(row["share_set_aside"] for row in whole["beliefs"]))
     table = {(row["prior"], row["share_set_aside"]): row["posterior"] for row in whole["beliefs"]}
     priors = list(dict.fromkeys(row["prior"] for row in whole["beliefs"]))
-    names = ["always" if s == 0 else f"in all but {_share(s)} of releases" for s in shares]
+    names = ["always" if s == 0 else f"in all but {_aside(s)} releases" for s in shares]
     rows = tuple((_share(prior), *(_belief(table[prior, share]) for share in shares)) for prior in priors)
     return Table(
         f"Belief in the truth after the release, at most, by the belief before it ({_released_name(found).lower()})",
@@ -221,6 +224,10 @@ def _grouped(digits):
 
 def _share(share):
     return percent_as_given(share) if share >= 0.001 else plain_as_given(share)
+
+
+def _aside(share):
+    return f"{_share(share)} of" if share >= 0.001 else f"1 in {_grouped(one_in(share))}"  # a larger share: it holds
 
 
 def _belief(value):
@@ -278,23 +285,33 @@ def _ledger(found):
         ("Its budget", f"epsilon {as_given(ledger['epsilon'])} at delta {at}, for all it is ever charged together"),
         ("It adds up", "epsilons and deltas" if endless else f"Renyi divergences at order {as_given(ledger['order'])}"),
     ]
+    spent, left = nats_up(float(ledger["spent"])), decimals(float(ledger["remaining"]), 4, up=False)
+    n_entries = f"{ledger['n_entries']} entr{'y' if ledger['n_entries'] == 1 else 'ies'}"
+    rows.append(("Spent when this report was made", f"epsilon {spent} at delta {at}, in {n_entries}"))
+    rows.append(("Left then", f"epsilon {left} at delta {at} (rounded down)"))
     for entry in ledger["entries"]:
         rows.append((f"Newest charge of the price of the {entry['what']}", _charge(entry, ledger, endless)))
         alone = f"epsilon {nats_up(float(entry['epsilon']))} at delta {at}"
         rows.append((f"Price of the {entry['what']} by itself", alone))
-    why = (
-        "The numbers of the ledger and of this report do not contradict each other. A price is a curve: a smaller "
-        f"delta goes with a larger epsilon. This report reads it at delta = {plain_as_given(found['delta'])}, the "
-        f"ledger at its own, delta = {at}; both hold, and where the deltas are equal, so are the epsilons. What a "
-        "ledger adds up is the amount charged, in a unit whose sums hold also for searches that are chosen after "
-        "seeing the results of others. For everything charged to it together, its budget is the number to state."
+    if ledger["delta"] == found["delta"]:
+        why = f"This report and the ledger both read prices at delta = {at}, so that they agree on every epsilon."
+    else:
+        why = (
+            "The numbers of the ledger and of this report do not contradict each other. A price is a curve: a smaller "
+            f"delta goes with a larger epsilon. This report reads it at delta = {plain_as_given(found['delta'])}, the "
+            f"ledger at its own, delta = {at}; both hold."
+        )
+    why += (
+        " What a ledger adds up is the amount charged, in a unit whose sums hold also for searches that are chosen "
+        "after seeing the results of others. For everything charged to it together, its budget is the number to state."
     )
     why += (
         " An entry names a price and no search: it is found by the price, and that it was made for this search, and "
         "for no other of the same price, is for the curator to say."
     )
     if len(ledger["entries"]) == 1 and found["test_score"] is not None:
-        why += " The test score has no entry of its own."
+        other = "test score" if ledger["entries"][0]["what"] == "search" else "search"
+        why += f" The {other} has no entry of its own in this ledger."
     table = Table("The ledger", ("", ""), tuple(rows), kind="facts")
     return (Section("What the ledger was charged", (table, Paragraph(why))),)
 
@@ -312,13 +329,16 @@ def _charge(entry, ledger, endless):
 
 def _search(found):
     tries, settings = found["tries"], found["settings"]
-    if tries["certain"]:
+    if tries["largest"] is not None and tries["largest"] <= 1:
+        hidden = "There is never more than one try, so no number of tries has to be hidden."
+    elif tries["certain"]:
         hidden = f"The number of tries is fixed at {tries['largest']}: there is no chance in it to hide."
     else:
         hidden = (
             "The number of tries is drawn at random from this distribution before the first try, without looking at "
-            "the rows, and is not released; neither is anything about tries that lost. The price holds only while "
-            "that stays so. Running time grows with the number of tries, so it is not released either."
+            "the rows. It is not released, and no try that lost is. The price holds only while that stays so. Running "
+            "time grows with the number of tries, so it is not released either. The score of the best try hints at how "
+            "many there were: the price covers what it hints."
         )
     if tries["none_at_all"] > 0:
         none = number(tries["none_at_all"], 3)
@@ -340,7 +360,11 @@ def _settings(found, settings):
     rows = [("Candidate", settings["estimator"])]
     rows += [(f"Searched: {entry['parameter']}", entry["drawn_from"]) for entry in settings["space"]]
     rows += [("Scored by", settings["scoring"]), ("Split", settings["split"])]
-    rows.append(("Model released", _words.RELEASED_MODELS[settings["released_model"]]))
+    model = _words.RELEASED_MODELS[settings["released_model"]]
+    published = found["published"]
+    if published is not None and published["best_params"] is None and settings["released_model"] != "none":
+        model = _words.CONSTANT
+    rows.append(("Model released", model))
     noise = found["score_noise"]
     if noise is None:
         rows.append(("Noise on the score", "none: it is computed on public rows"))

@@ -2,17 +2,25 @@
 
 __all__ = [
     "FURTHER_SCORES",
+    "CONSTANT",
     "METHODS",
-    "NEVER_PUBLISHED",
     "NOT_COVERED",
     "OTHER_SCORES",
+    "OTHER_TRIES",
     "OWN_EPSILON",
+    "PRIVATE",
     "QUESTIONS",
     "REFERENCES",
     "RELEASED_MODELS",
     "SIGNATURES",
     "TRIES",
+    "WHAT_IT_IS",
 ]
+
+WHAT_IT_IS = (
+    "A report of differential privacy: how much all that is released together can say about any one person, as two "
+    "numbers, epsilon and delta."
+)
 
 QUESTIONS = {
     "zero-out": "whether one person's row took part or was blanked out",
@@ -42,11 +50,12 @@ OWN_EPSILON = (
     "half of its epsilon under zero-out), or where a try does more than train one model."
 )
 TRIES = "how many tries were made"  # never published, unless it is certain beforehand
-NEVER_PUBLISHED = (
+OTHER_TRIES = (
     "the settings, scores, models and running times of all tries but the best",
     "which of the tries was the best",
-    "random seeds, private rows, training histories, gradients",
 )
+PRIVATE = "random seeds, private rows, training histories, gradients"
+CONSTANT = "A constant model that no row has touched, since no try succeeded."
 
 OTHER_SCORES = (
     "Scores of the published model on private rows, from score(), cross-validation or a test set: they carry no noise. "
@@ -77,6 +86,8 @@ NOT_COVERED = (
 REFERENCES = (
     "N. Papernot and T. Steinke, Hyperparameter Tuning with Renyi Differential Privacy, arXiv 2110.03620v2: "
     "searches with a random number of tries, and the closed forms.",
+    'Documentation of skdptune, page "The exact price" (doc/theory/exact.rst in the source distribution): the exact '
+    "worst case over all rankings, with its proof.",
     "J. Dong, A. Roth and W. Su, Gaussian Differential Privacy, arXiv 1905.02383v3: trade-off between the two errors "
     "of an attacker.",
     "C. Dwork and A. Roth, The Algorithmic Foundations of Differential Privacy, 2014, doi 10.1561/0400000042: "

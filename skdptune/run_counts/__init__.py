@@ -4,6 +4,7 @@ A search draws its number of runs K from one of these before it looks at anythin
 computed from the same object. See :class:`RunCount` for what they all offer.
 """
 
+from skdptune._exceptions import InvalidTypeError
 from skdptune._validation import check_real, invalid_type
 from skdptune.run_counts._base import RunCount, from_dict
 from skdptune.run_counts._binomial import Binomial, Fixed
@@ -35,6 +36,7 @@ __all__ = [
 
 _EXPECTED = "a run-count distribution or a real number in [1, inf)"
 _ADVICE = "A number m means TruncatedNegativeBinomial(mean=m, eta=2)."
+_OTHERS = "Others are in skdptune.run_counts: Geometric(mean=10), say, or FromScipy(...) for one of scipy.stats."
 
 
 def as_run_count(n_iter):
@@ -66,7 +68,10 @@ def as_run_count(n_iter):
         return _as_priced(n_iter)
     if isinstance(n_iter, type) and issubclass(n_iter, RunCount):
         raise invalid_type("n_iter", _EXPECTED, n_iter, f"Call it, e.g. {n_iter.__name__}(...).")
-    mean = check_real("n_iter", n_iter, low=1, advice=_ADVICE)
+    try:
+        mean = check_real("n_iter", n_iter, low=1, advice=_ADVICE)
+    except InvalidTypeError:
+        raise invalid_type("n_iter", _EXPECTED, n_iter, f"{_ADVICE} {_OTHERS}") from None
     return TruncatedNegativeBinomial(mean=mean, eta=2)
 
 

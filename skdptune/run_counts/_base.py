@@ -6,6 +6,7 @@ import numbers
 
 import numpy as np
 
+from skdptune._exceptions import InvalidParameterError
 from skdptune._validation import (
     check_instance,
     check_integer,
@@ -469,8 +470,10 @@ def from_dict(values):
     except (TypeError, KeyError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
         if type(error).__module__ != "builtins":  # our own say what was wrong
             raise
-        text = f"the arguments of {kind}"
-        raise invalid_value("values", text, sorted(arguments), "Pass what to_dict returned.") from None
+        came = ", ".join(sorted(map(repr, arguments))) or "none"
+        raise InvalidParameterError(
+            f"values must hold the arguments of {kind}, as to_dict returns them; got {came}."
+        ) from None
 
 
 def set_fields(instance, **values):

@@ -28,9 +28,24 @@ def _same_label(left, right):
         return False
 
 
+def _cell_by_cell(predicted, shape):
+    """Return a list of predictions as an array of objects: as one of numpy's types, one would change all the others."""
+    if hasattr(predicted, "iloc") or hasattr(predicted, "columns") or not hasattr(predicted, "__len__"):
+        return np.asarray(predicted)  # frames have a type for each column
+    cells = np.full((len(predicted), *shape), None, dtype=object)
+    for i, row in enumerate(predicted):
+        row = row if shape or not isinstance(row, (list, tuple)) or len(row) != 1 else row[0]
+        if not shape:
+            cells[i] = row
+        elif np.shape(row) == shape:  # otherwise it is equal to no label
+            cells[i] = np.array([*row], dtype=object)
+    return cells
+
+
 def _rows_right(predicted, y):
     """Return a boolean array (n_rows,): all labels of the row are predicted right."""
-    predicted, y = np.asarray(predicted), np.asarray(y)
+    y = np.asarray(y)
+    predicted = np.asarray(predicted) if hasattr(predicted, "dtype") else _cell_by_cell(predicted, y.shape[1:])
     if y.ndim == 2 and predicted.ndim == 1 and y.shape[1] == 1:
         y = y[:, 0]
     if predicted.ndim == 2 and y.ndim == 1 and predicted.shape[1] == 1:

@@ -162,3 +162,39 @@ def test_what_fails_for_no_row_alone_fails_as_it_did():
         transformed(never, np.ones((4, 2)), placeholder_like)
     with pytest.raises(CandidateRefusedError, match="changed the number of rows"):
         transformed(row_wise(half), np.ones((4, 2)), placeholder_like)
+
+
+@row_wise
+def adults(X):
+    return X[X["age"] >= 0] / 100
+
+
+@row_wise
+def repeats(X):
+    return np.repeat(X, np.where(X[:, 0] > 50, 2, 1), axis=0)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_row_that_a_declared_function_leaves_out_is_blanked_and_no_other(inside):
+    X = pd.DataFrame({"age": np.arange(1.0, N + 1), "x": 1.0})
+    step = FunctionTransformer(adults)
+    step = make_column_transformer((step, ["age"]), ("passthrough", ["x"])) if inside else step
+    pipeline = make_pipeline(step, Strict())
+    regular = trained_on(pipeline, X)
+    X.loc[[3, 8], "age"] = -1.0
+    odd = trained_on(pipeline, X)
+    assert np.array_equal(np.delete(odd, [3, 8], 0), np.delete(regular, [3, 8], 0)) and not odd[[3, 8], 0].any()
+    made = PrivateRandomSearchCV(pipeline, {"strict__s": [1.0]}, n_iter=1, classes=[0, 1]).fit(X, LABELS)
+    with pytest.raises(CandidateRefusedError, match="changed the number of rows"):
+        made.predict(X)  # what is released leaves no row out in silence
+
+
+def test_a_row_of_which_a_declared_function_makes_two_is_blanked():
+    X = np.arange(1.0, 9.0)[:, None]
+    X[2] = 99
+    assert transformed(repeats, X, placeholder_like).ravel().tolist() == [1, 2, 0, 4, 5, 6, 7, 8]
+
+
+def test_what_leaves_rows_out_because_of_others_is_refused():
+    with pytest.raises(CandidateRefusedError, match="changed the number of rows"):
+        transformed(row_wise(lambda X: np.unique(X)[:, None]), np.array([[1.0], [2.0], [1.0]]), placeholder_like)

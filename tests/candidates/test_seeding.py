@@ -15,6 +15,7 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
 
 from skdptune._exceptions import CandidateRefusedError
+from skdptune.candidates._generators import SharedProcessError, borrowed_global_generators, fix_global_generators
 from skdptune.candidates._seeding import (
     RunRandomState,
     clear_random_states,
@@ -309,3 +310,63 @@ def test_generators_are_found_however_deep(hidden):
 @pytest.mark.parametrize("harmless", [Noise(3.0), Noise(Holder()), {"a": [1, 2]}, lambda: 0, Noise(threading.Lock())])
 def test_other_objects_are_taken(harmless):
     refuse_hidden_seeds(Seeded(noise=harmless))
+
+
+# ---- code that fixes the generators
+
+
+def _states():
+    return np.random.get_state()[1].tolist(), np.random.get_state()[2], random.getstate()
+
+
+def test_generators_are_fixed_and_put_back():
+    before = _states()
+    with isolated_global_generators(5):
+        inside = _states()
+        with borrowed_global_generators():
+            fix_global_generators(3, 4)
+            assert (random.random(), np.random.rand()) == (
+                random.Random(3).random(),
+                np.random.RandomState(4).rand(),
+            )
+        assert _states() == inside
+    assert _states() == before
+
+
+def test_generators_are_not_fixed_while_another_thread_draws():
+    turns = [threading.Event() for _ in range(2)]
+
+    def run():
+        with isolated_global_generators():
+            turns[0].set()
+            turns[1].wait(20)
+
+    before, other = _states(), threading.Thread(target=run)
+    with borrowed_global_generators():
+        fix_global_generators(3, 4)
+        other.start()
+        turns[0].wait(20)
+        with pytest.raises(SharedProcessError, match="engine of processes"):
+            fix_global_generators(3, 4)
+        with pytest.raises(SharedProcessError), borrowed_global_generators():
+            pass
+        theirs = _states()
+    assert _states() not in (before, theirs)  # fresh: the run under way gets nothing twice
+    turns[1].set()
+    other.join()
+    assert _states() == before
+
+
+def test_who_waits_for_runs_does_not_draw():
+    found = []
+
+    def run():
+        with borrowed_global_generators():
+            fix_global_generators(3, 4)
+            found.append(np.random.rand())
+
+    with isolated_global_generators(waits=True):
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert found == [np.random.RandomState(4).rand()]

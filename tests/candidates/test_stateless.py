@@ -19,6 +19,7 @@ from sklearn.random_projection import GaussianRandomProjection
 
 from skdptune._exceptions import CandidateRefusedError, InvalidTypeError
 from skdptune.candidates import _stateless, row_wise
+from skdptune.candidates._rehearsal import made_up_batches
 from skdptune.candidates._stateless import (
     RowWise,
     StatelessAdapter,
@@ -306,3 +307,35 @@ def test_private_alternatives():
 def test_every_row_of_the_docstring_table_is_in_the_code():
     for kind in _stateless._RULES:
         assert kind.__name__ in _stateless.__doc__
+
+
+WHEN = pd.date_range("2020-01-01", periods=3, freq="h")
+TIMES = {
+    "times": WHEN,
+    "seconds": WHEN.astype("datetime64[s]"),
+    "of a zone": WHEN.tz_localize("Europe/Berlin"),
+    "of a zone, seconds": WHEN.tz_localize("UTC").as_unit("s"),
+    "durations": pd.to_timedelta(np.arange(3), unit="h"),
+    "periods": pd.period_range("2020-01", periods=3, freq="M"),
+    "weeks": pd.period_range("2020-01", periods=3, freq="W"),
+}
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_placeholders_and_made_up_rows_have_real_times(kind):
+    frame = pd.DataFrame({"x": 1.5, "t": TIMES[kind], "word": "w"})
+    for rows in (placeholder_like(frame), *made_up_batches(frame)):
+        assert list(rows.dtypes) == list(frame.dtypes) and not rows.isna().any().any()
+        first = rows["t"].iloc[0]
+        assert first == pd.Timedelta(0) if kind == "durations" else (first.year == 1970 or kind == "weeks")
+
+
+def test_placeholders_of_polars_have_real_times():
+    polars = pytest.importorskip("polars")
+    import datetime as dt
+
+    frame = polars.DataFrame({"x": [1.5], "d": [dt.date(2020, 1, 1)], "t": [dt.datetime(2020, 1, 1)]})
+    frame = frame.with_columns(zone=frame["t"].dt.replace_time_zone("UTC"), lasts=dt.timedelta(1), at=dt.time(3))
+    row = placeholder_like(frame)
+    assert row.schema == frame.schema and row.null_count().row(0) == (0,) * 6
+    assert row["t"][0] == dt.datetime(1970, 1, 1) and row["d"][0] == dt.date(1970, 1, 1)

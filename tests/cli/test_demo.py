@@ -9,8 +9,9 @@ from sklearn.datasets import load_digits
 
 from skdptune import PrivateRandomSearchCV
 from skdptune._cli._centroids import NoisyCentroids
+from skdptune._cli._demo import _expected, _warn_of_hours
 from skdptune.accounting import PrivacyCurve, best_of
-from skdptune.run_counts import TruncatedNegativeBinomial
+from skdptune.run_counts import Geometric, TruncatedNegativeBinomial
 
 KEYS = [
     "command",
@@ -39,7 +40,7 @@ def test_demo_prints_the_report(ask):
     price = best_of(curve, TruncatedNegativeBinomial(3, 2)).epsilon(1e-6)
     shown = float(text.partition("before a row is read: epsilon = ")[2].split()[0].rstrip("."))
     assert price <= shown <= price + 0.011
-    assert "stays secret" in text
+    assert "it is not published, nor is any try but the best" in text
     assert "Privacy spent, at delta = 1e-06" in found.out
     assert "Assumes" in text
 
@@ -83,6 +84,26 @@ def test_report_is_written(ask, tmp_path, ending):
     assert (found.code, found.err) == (0, "")
     assert f"report: {path}" in " ".join(found.out.split())
     assert "zero-out" in path.read_text(encoding="utf-8")
+
+
+def test_endings_may_be_capitals(ask, tmp_path):
+    path = tmp_path / "REPORT.MD"
+    assert ask("demo", "--candidate", "centroids", "--mean", "2", "--report", str(path)).code == 0
+    assert path.read_text(encoding="utf-8").startswith("#")
+
+
+def test_what_is_reached_is_quoted_with_its_mean():
+    assert "with a mean of 20 tries (here: 5) reach 0.93" in _expected("diffprivlib's LogisticRegression", 5.0)
+    assert "with a mean of 20 tries reach 0.93" in _expected("diffprivlib's LogisticRegression", 20.0)
+    assert "0.93" not in _expected("class centroids with Gaussian noise", 20.0)
+
+
+def test_a_very_long_demonstration_is_announced(capsys):
+    _warn_of_hours(Geometric(1e6))
+    said = capsys.readouterr().err
+    assert "trains 1,000,000 models on average" in said and "Ctrl-C" in said
+    _warn_of_hours(Geometric(20))
+    assert capsys.readouterr().err == ""
 
 
 def test_a_report_never_replaces_a_file_unasked(ask, tmp_path, monkeypatch):

@@ -15,6 +15,8 @@ PAGE = Path(__file__).parents[2] / "doc" / "command_line.rst"
         ("calibrate", "calibrate pure --target 1 --mean 3 --delta 0"),
         ("plan", "plan pure --target 1 --delta 0 --run-counts geometric --means 3"),
         ("ledger show", "ledger show budget.db"),
+        ("ledger export", "ledger export budget.db"),
+        ("ledger export", "ledger export budget.db --output entries.json"),
         ("demo", "demo --candidate centroids --mean 2"),
     ],
 )

@@ -62,6 +62,11 @@ PRICE = "price gaussian --noise-multiplier 3 --mean 4 --delta 1e-5"
         ("plan gaussian --noise-multiplier 3 --delta 1e-5 --run-counts fixed", "fixed has no mean to choose"),
         ("calibrate gaussian --target 2 --mean 4 --delta 1e-5 --noise-multiplier 3", "unrecognized arguments"),
         ("calibrate gaussian --target -1 --mean 4 --delta 1e-5", "--target must be a real number in (0"),
+        ("price pure --epsilon 1 --delta 0 --mean 4 --at-most 0", "error: --at-most must be an integer in [1"),
+        (
+            'price pure --epsilon 1 --delta 0 --run-count-json {"type":"Poisson"}',
+            "error: --run-count-json must hold the arguments of Poisson, as to_dict returns them; got none",
+        ),
         ("demo --seed -1", "a whole number from 0 to 4294967295 is needed; got '-1'"),
         ("demo --seed 4294967296", "a whole number from 0 to 4294967295 is needed"),
         ("demo --seed 1.5", "a whole number is needed; got '1.5'"),

@@ -191,3 +191,41 @@ def test_a_terminal_obeys_nothing_that_a_ledger_says(ask, tmp_path, monkeypatch)
     text = ask("ledger show odd.db").out
     assert not {"\x1b", "\u202e", "\x07", "\x9b"} & set(text)
     assert "at delta 1.23456789e-06," in text
+
+
+def test_an_export_to_a_file_answers_in_json_if_asked(ask, ledger):
+    for form in ("json", "csv"):
+        line = f"ledger export budget.db --format {form} --output entries.{form}"
+        found = ask(f"{line} --json")
+        assert (found.code, found.err) == (0, "")
+        assert found.json == {
+            "command": "ledger export", "path": "budget.db", "output": f"entries.{form}", "format": form, "written": 2,
+        }  # fmt: skip
+    assert ask("ledger export budget.db --json").json == json.loads(ledger.to_json())
+
+
+def test_a_history_cut_short_is_seen_by_a_head_that_was_kept(ask, ledger):
+    kept = ask("ledger show budget.db --json").json["head"]
+    text = " ".join(ask(f"ledger show budget.db --head {kept}").out.split())
+    assert "unbroken, and it holds the head that was kept" in text
+    assert ask(f"ledger show budget.db --head {kept} --json").json["kept_head"] == kept
+    with sqlite3.connect("budget.db") as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("DELETE FROM entries WHERE seq = 2")
+    connection.close()
+    text = " ".join(ask("ledger show budget.db").out.split())
+    assert "unbroken as far as the file itself shows (not seen: entries taken off its end" in text
+    for line in ("ledger show budget.db", "ledger export budget.db"):
+        found = ask(f"{line} --head {kept}")
+        assert (found.code, found.out) == (4, "")
+        assert "no longer contains the entry" in found.err
+    for wrong in ("abc", "G" * 64):
+        found = ask(f"ledger show budget.db --head {wrong}")
+        assert found.code == 2 and "--head must be a hash of 64 signs" in found.err
+
+
+def test_a_folder_is_said_to_be_one(ask, tmp_path):
+    found = ask("ledger", "show", str(tmp_path))
+    assert found.code == 4
+    assert "is a directory" in found.err and "hard links" not in found.err

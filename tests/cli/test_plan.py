@@ -56,7 +56,7 @@ def test_plan_of_a_fixed_curve_with_a_target(ask):
         assert float(cells[-6]) == pytest.approx(row["mean"], rel=1e-12)
     found = ask(f"{line} 1.3 --expected-quantile 0.8")  # means are given by the quantile: none fits
     assert found.code == 3
-    assert "no row is the best" in found.out
+    assert "no row qualifies as the best, which would be the cheapest search" in " ".join(found.out.split())
     assert found.err == "skdptune: error: no search here costs at most --target 1.3; the cheapest costs 1.88.\n"
     assert ask(f"{line} 1.9 --expected-quantile 0.8").out.count("\n*  Geometric") == 1
 
@@ -118,3 +118,24 @@ def test_a_best_row_that_few_would_wait_for_is_said_to_be_one(ask):
     said = " ".join(found.out.split())
     assert "running time: the best row trains 2,194 candidates on average" in said and "--max-runs-99" in said
     assert "running time" not in ask(f"{line} --max-runs-99 200").out
+
+
+@pytest.mark.parametrize("target", [1.0, 1.7])
+def test_a_single_run_is_stated_at_the_setting_that_is_shown(ask, target):
+    line = f"plan pure --target {target} --delta 0 --run-counts geometric truncated-negative-binomial --means 2.7 9"
+    for row in ask(f"{line} --json").json["rows"]:
+        assert row["single_run_epsilon"] == row["setting"]
+        assert best_of(PrivacyCurve.pure(row["setting"]), from_dict(row["run_count"])).epsilon(0) <= target
+
+
+def test_plan_notes_a_large_delta(ask):
+    line = "plan pure --epsilon 1 --run-counts geometric --means 3 --delta"
+    data = ask(f"{line} 0.5 --json").json
+    assert len(data["notes"]) == 1 and data["notes"][0].startswith("delta = 0.5 is large")
+    assert f"NOTE: {data['notes'][0]}" in " ".join(ask(f"{line} 0.5").out.split())
+    assert ask(f"{line} 0 --json").json["notes"] == []
+
+
+def test_shares_are_percentages(ask):
+    text = ask("plan pure --epsilon 1 --delta 0 --run-counts geometric --means 3").out
+    assert "among the best 5 % of all settings" in " ".join(text.split())

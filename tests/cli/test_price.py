@@ -5,7 +5,9 @@ import math
 
 import pytest
 
+from skdptune._cli._codes import ask_for_patience
 from skdptune.accounting import PrivacyCurve, best_of
+from skdptune.report._notes import price_notes
 from skdptune.run_counts import (
     AtMost,
     BetaBinomial,
@@ -40,6 +42,7 @@ KEYS = [
     "unavailable",
     "lower_bound",
     "limit",
+    "notes",
 ]
 
 
@@ -189,3 +192,39 @@ def test_limit(ask):
     assert over.json["epsilon"] > 1.4  # the answer is printed all the same
     assert over.err == "skdptune: error: the whole search costs 1.71, above --limit 1.4.\n"
     assert ask("price gaussian --noise-multiplier 3 --mean 4 --delta 0 --limit 1e9").code == 3
+
+
+def _words(found):
+    return " ".join(found.out.split())
+
+
+@pytest.mark.parametrize("command", ["price pure --epsilon 1 --mean 3", "calibrate pure --target 1 --mean 3"])
+def test_a_large_delta_and_weak_protection_are_noted_as_in_reports(ask, command):
+    curve = best_of(PrivacyCurve.pure(1.0), Tnb(3, 2))
+    assert ask(f"{command} --delta 1e-6 --json").json["notes"] == []
+    assert "NOTE" not in ask(f"{command} --delta 1e-6").out
+    noted = price_notes(curve, 0.5)
+    assert len(noted) == 1 and "delta = 0.5 is large" in noted[0]
+    assert ask(f"{command} --delta 0.5 --json").json["notes"] == noted
+    assert f"NOTE: {noted[0]}" in _words(ask(f"{command} --delta 0.5"))
+    assert "The protection is weak" in _words(ask(f"{command} --delta 0".replace(" 1 ", " 9 ")))
+
+
+def test_replace_one_says_why_the_numbers_are_others(ask):
+    line = "price {} --mean 3 --delta 1e-5 --relation {}"
+    for mechanism in ("gaussian --noise-multiplier 3", "laplace --epsilon 1"):
+        assert "so the noise counts half" in _words(ask(line.format(mechanism, "replace-one")))
+        assert "counts half" not in ask(line.format(mechanism, "zero-out")).out
+    assert "counts half" not in ask(line.format("pure --epsilon 1", "replace-one")).out
+
+
+def test_a_run_that_tells_nothing_is_said_to(ask):
+    assert "a run of epsilon 0 tells nothing" in _words(ask("price pure --epsilon 0 --mean 3 --delta 1e-6"))
+    assert "tells nothing" not in ask("price pure --epsilon 0.1 --mean 3 --delta 1e-6").out
+
+
+@pytest.mark.parametrize(("terminal", "mean", "says"), [(True, 1e9, True), (True, 10, False), (False, 1e9, False)])
+def test_patience_is_asked_for_at_a_terminal_only(monkeypatch, capsys, terminal, mean, says):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    ask_for_patience(Poisson(mean))
+    assert ("may take a minute" in capsys.readouterr().err) is says

@@ -50,6 +50,13 @@ def test_table_breaks_the_longest_text_column_to_fit():
     assert lines[-1].split() == ["two", "2.00", "short"]
 
 
+def test_names_stay_whole_where_the_page_has_room():
+    names = ["TruncatedNegativeBinomial", "zero-truncated-poisson"]
+    numbers = ["1.2345"] * 8
+    text = table(["", *"abcdefgh"], [[name, *numbers] for name in names], "<" + ">" * 8, columns=84)
+    assert all(name in text for name in names)
+
+
 def test_table_keeps_words_where_it_fits():
     assert table(["a", "b"], [["x", "1"]], "<>", columns=80) == "a  b\nx  1"
 

@@ -631,6 +631,7 @@ def test_plan_of_a_target_shows_what_is_left_for_one_run():
     )
     display = PlanDisplay.from_plan(table, delta=1e-5)
     assert display.cost == "single_run_epsilon"
+    assert display.ax_.get_title().endswith("delta 1e-5, target epsilon 2")
     stated = [float(text.get_text()) for text in display.labels_]
     for value, row in zip(stated, table, strict=True):
         assert value <= row["single_run_epsilon"] < value + 1.1e-3

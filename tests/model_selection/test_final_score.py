@@ -1,12 +1,14 @@
 """A final test score: what it costs, what it refuses, and that one row moves it by one row at most."""
 
+import copy
 import math
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 
 from skdptune import PrivateRandomSearchCV
@@ -17,6 +19,7 @@ from skdptune.exceptions import (
     InvalidTypeError,
     ScoringRefusedError,
 )
+from skdptune.ledger import PrivacyLedger
 from skdptune.model_selection import IndependentHoldout, _final_score, release_test_score
 from skdptune.model_selection._assumptions import Released, beside_test_score
 from skdptune.model_selection._runs import total_count
@@ -72,8 +75,13 @@ class CountingLedger:
 
 
 @pytest.fixture(scope="module")
-def search():
+def fitted():
     return search_over()
+
+
+@pytest.fixture
+def search(fitted):
+    return copy.copy(fitted)  # which has released no score yet
 
 
 def test_matched_noise_adds_nothing_to_the_total(search):
@@ -124,7 +132,7 @@ def test_one_bad_row_moves_the_count_by_one(search, monkeypatch):
 
     monkeypatch.setattr(_final_score, "total_count", counted)
     X, y = rows(60, 3)
-    release_test_score(search, X, y)
+    release_test_score(copy.copy(search), X, y)
     X = X.copy()
     X[5] = np.nan  # the whole batch raises because of it
     release_test_score(search, X, y)
@@ -228,14 +236,15 @@ def test_nothing_about_the_rows_is_kept(search):
     X, y = rows(50)
     released = release_test_score(search, X, y)
     own = {"score", "n_rows", "noise", "scorer", "curve", "total", "assumptions"}
-    assert set(vars(released)) == own | {"search_spent", "published"}
+    assert set(vars(released)) == own | {"search_spent", "published", "count", "ledgers"}
+    assert (released.count, released.ledgers) == (1, ())
     assert released.search_spent is search.privacy_spent_
 
 
 @pytest.mark.statistical
 def test_noise_has_the_stated_spread(search):
     X, y = rows(100, 7)
-    scores = [release_test_score(search, X, y, score_noise=4.0).score for _ in range(300)]
+    scores = [release_test_score(copy.copy(search), X, y, score_noise=4.0).score for _ in range(300)]
     assert 0.8 < np.std(scores) / 0.04 < 1.2
     assert abs(np.mean(scores) - search.score(X, y)) < 0.012
 
@@ -243,7 +252,7 @@ def test_noise_has_the_stated_spread(search):
 def test_the_price_of_both_keeps_that_of_the_search(search):
     alone = search.privacy_spent_
     for noise in ("matched", ScoreNoise.geometric(0.2)):
-        released = release_test_score(search, *rows(50), score_noise=noise)
+        released = release_test_score(copy.copy(search), *rows(50), score_noise=noise)
         both = released.privacy_spent
         assert both.curve == released.total and both.search_curve == alone.curve and alone.search_curve == alone.curve
         for delta in (0.0, 1e-6):
@@ -265,8 +274,9 @@ def prices_of(spent, delta):
 
 
 def test_the_default_delta_counts_the_test_rows(search):
-    assert release_test_score(search, *rows(800), score_noise=1.0).privacy_spent.default_delta == pytest.approx(1e-4)
-    assert release_test_score(search, *rows(801), score_noise=1.0).privacy_spent.default_delta == pytest.approx(1e-5)
+    for n_rows, delta in ((800, 1e-4), (801, 1e-5)):
+        both = release_test_score(copy.copy(search), *rows(n_rows), score_noise=1.0).privacy_spent
+        assert both.default_delta == pytest.approx(delta)
     own = search_over(n_iter=1, delta=1e-7)
     assert release_test_score(own, *rows(801)).privacy_spent.default_delta == 1e-7
 
@@ -316,3 +326,66 @@ def test_a_score_of_unknown_origin_has_no_report(search):
     released = replace(release_test_score(search, *rows(50)), search_spent=None)
     with pytest.raises(InvalidParameterError, match="release_test_score"):
         released.report()
+
+
+def test_a_second_score_of_one_fit_warns_before_it_is_charged(search):
+    X, y = rows(50)
+    first, ledger = release_test_score(search, X, y), CountingLedger()
+    with pytest.raises(UserWarning, match=r"test score number 2 of one search.*first\.curve \+ second\.curve"):
+        release_test_score(search, X, y, ledger=ledger)
+    assert not ledger.charged  # where warnings are errors it can be stopped
+    copies = {"pickle": pickle.loads(pickle.dumps(search)), "copy": copy.deepcopy(search), "search": search}
+    for name, each in copies.items():
+        with pytest.warns(UserWarning, match="test score number 2"):
+            second = release_test_score(each, X, y)
+        assert (first.count, second.count) == (1, 2), name
+        text = " ".join(second.assumptions)
+        assert "has released 1 before it" in text and "has released" not in " ".join(first.assumptions)
+        for shown in (str(second), second.report().to_markdown(), second._repr_html_()):
+            assert "test score number 2 of one search" in " ".join(shown.split())
+        assert "number 2" not in str(first) + first.report().to_markdown()
+
+
+def test_another_fit_and_a_clone_count_anew(search):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            release_test_score(search, *rows(50))
+    twin = clone(search).fit(*rows(200))
+    assert release_test_score(twin, *rows(50)).count == 1
+    assert release_test_score(search.fit(*rows(200)), *rows(50)).count == 1
+
+
+def test_a_score_says_on_what_its_price_rests(search):
+    text = " ".join(str(release_test_score(search, *rows(50))).split())
+    assert "if none of these rows was searched and this is the only score of any of them" in text
+    assert "greater is better" not in text
+
+
+def test_a_score_far_outside_its_range_is_called_so():
+    fitted = search_over(relation="add-remove", cv=IndependentHoldout(n_public=200), score_noise=2.0, n_iter=2)
+    wrong = release_test_score(copy.copy(fitted), *rows(2000, 6), n_rows=40)  # a number for other rows
+    right = release_test_score(copy.copy(fitted), *rows(2000, 6), n_rows=2100)
+    for text in (str(wrong), wrong.report().to_markdown(), wrong._repr_html_()):
+        assert "lies more than ten standard deviations of its noise outside its range, 0 to 1" in " ".join(text.split())
+    assert "outside its range" not in str(right) + right.report().to_markdown()
+    strange = search_over(relation="add-remove", cv=IndependentHoldout(n_public=2), score_noise=0.5, n_iter=2)
+    text = strange.privacy_spent_.report(published=strange).to_markdown()
+    assert "The score of the best try (" in text and "outside its range" in text
+    assert "outside its range" not in fitted.privacy_spent_.report(published=fitted).to_markdown()
+
+
+def test_the_ledgers_of_search_and_score_are_in_the_report(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 100.0, 1e-6)
+    searched = search_over(ledger=ledger)
+    released = release_test_score(searched, *rows(50), ledger=ledger)
+    for each in (released, pickle.loads(pickle.dumps(released))):
+        found = each.report().to_dict()["ledger"]
+        assert [entry["what"] for entry in found["entries"]] == ["search", "test score"]
+        assert (found["n_entries"], found["spent"], found["remaining"]) == (2, ledger.spent, ledger.remaining)
+    assert released.report(ledger=tmp_path / "a.ledger").to_dict()["ledger"] == found
+    other = PrivacyLedger(tmp_path / "b.ledger", 100.0, 1e-6)
+    alone = release_test_score(search_over(), *rows(50), ledger=other)
+    for report in (alone.report(ledger=other), alone.report()):
+        assert [entry["what"] for entry in report.to_dict()["ledger"]["entries"]] == ["test score"]
+        assert "The search has no entry of its own in this ledger" in report.to_markdown()

@@ -55,7 +55,7 @@ def test_a_test_score_leaves_no_rows_in_the_model_or_the_scorer(X):
     release_test_score(search, X + 100, Y)
     assert not hasattr(search.best_estimator_, "_last") and search.best_estimator_.notes_ == []
     scorer = Traced()
-    released = release_test_score(search, X + 100, Y, scoring=scorer)
+    released = release_test_score(search.fit(X, Y), X + 100, Y, scoring=scorer)
     assert not hasattr(scorer, "log") and not hasattr(released.scorer, "log")
 
 

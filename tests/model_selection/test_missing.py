@@ -238,3 +238,32 @@ def test_no_complaint_about_rows_quotes_them_or_comes_after_the_charge(place, ba
         search.fit(**given)
     assert ledger.charged == 0 and (caught.value.__context__ is None or caught.value.__suppress_context__)
     assert not any(mark in str(caught.value) for mark in ("73.19", "7319", "2073"))
+
+
+@row_wise
+def hours(X):
+    return X.apply(lambda column: column.dt.hour / 24.0)
+
+
+@row_wise
+def hours_or_none(X):
+    return hours(X).fillna(0.0)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize(("read", "takes_none"), [(hours, False), (hours_or_none, True)])
+def test_a_column_of_times_is_no_missing_cell_of_another(zone, read, takes_none):
+    pd = pytest.importorskip("pandas")
+    X, y = rows()
+    when = pd.date_range("2020-01-01", periods=len(y), freq="h", tz=zone)
+    frame = pd.DataFrame({"a": X[:, 0], "when": when, "job": np.where(y == 1, "u", "v")})
+    frame.loc[::7, "a"] = np.nan
+    steps = [("fill", FILL, ["a"]), ("hours", FunctionTransformer(read), ["when"])]
+    made = searching(ColumnTransformer(steps), ledger=Ledger(), delta=1e-5)
+    assert cells_taken(made, frame).missing == ({0, 1, 2} if takes_none else {0, 2})  # the third goes nowhere
+    assert made.fit(frame, y).best_params_ is not None
+    frame.loc[3, "when"] = None
+    if not takes_none:
+        with pytest.raises(InvalidParameterError, match="in columns 0, 2 only"):
+            made.fit(frame, y)
+    assert made.ledger.charged == 1

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdptune import PrivateRandomSearchCV
-from skdptune.candidates import row_wise
+from skdptune.candidates import _statements, row_wise
 from skdptune.candidates._row_copies import RowCopies
 from skdptune.exceptions import InvalidParameterError
 from skdptune.model_selection import _checkpoint
@@ -104,6 +104,22 @@ def test_ctrl_c_while_the_folder_is_removed_loses_no_result(tmp_path, monkeypatc
     with pytest.warns(UserWarning, match=r"finished, but its checkpoint .* could not be removed \(Ctrl-C\)"):
         made.fit(X, Y)
     assert made.best_params_ == {"s": 1.0}
+
+
+class Emptied(dict):
+    """As if another thread had emptied it right after the look."""
+
+    def __contains__(self, key):
+        found = super().__contains__(key)
+        self.clear()
+        return found
+
+
+def test_a_cache_that_another_thread_empties_ends_no_search(monkeypatch):
+    monkeypatch.setattr(_statements, "_STATED", Emptied())
+    first, again = (_statements.stated_rdp(GaussianToy(s=2.0), "zero-out") for _ in range(2))
+    assert first is again
+    assert search().fit(X, Y).best_params_ == {"s": 1.0}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="checkpoints need POSIX")

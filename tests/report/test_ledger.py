@@ -1,5 +1,6 @@
 """A report of a search that a ledger was charged for: which one, how much, and how the numbers belong together."""
 
+import copy
 import json
 import pickle
 from dataclasses import replace
@@ -7,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from skdptune._rounding import nats_up
-from skdptune.exceptions import InvalidParameterError, InvalidTypeError
+from skdptune.exceptions import InvalidParameterError, InvalidTypeError, LedgerError
 from skdptune.ledger import PrivacyLedger
 from skdptune.model_selection import release_test_score
-from skdptune.report import PrivacyReport, card, json_schema
+from skdptune.report import PrivacyReport, card, json_schema, round_down
 from tests.model_selection.estimators import PrivateMajority
 from tests.report.cases import Level, rows, search
 
@@ -46,6 +47,18 @@ def test_both_numbers_stand_in_one_report(case):
     pytest.importorskip("jsonschema").validate(json.loads(report.to_json()), json_schema())
 
 
+def test_what_is_spent_and_left_and_the_words_at_one_delta(case):
+    ledger, fitted = case
+    report = fitted.privacy_spent_.report(ledger=ledger.path)
+    found = report.to_dict()["ledger"]
+    assert (found["spent"], found["remaining"], found["n_entries"]) == (ledger.spent, ledger.remaining, 1)
+    text = report.to_markdown()
+    assert f"epsilon {nats_up(ledger.spent)} at delta 0.000001, in 1 entry" in text
+    assert f"epsilon {round_down(ledger.remaining)} at delta 0.000001 (rounded down)" in text
+    same = fitted.privacy_spent_.report(ledger=ledger, delta=ledger.delta).to_markdown()
+    assert "do not contradict" not in same and "both read prices at delta = 0.000001" in same
+
+
 def test_the_searchs_own_ledger_is_found(case):
     ledger, fitted = case
     report = fitted.privacy_spent_.report(published=fitted)
@@ -58,7 +71,9 @@ def test_a_test_score_and_its_entry(folder):
     ledger = PrivacyLedger(folder / "both.ledger", 3.0, 1e-6)
     fitted = search(space=SPACE, ledger=ledger).fit(*rows())
     released = release_test_score(fitted, *rows(37, 1))
-    assert "has no entry of its own" in released.report(ledger=ledger).to_markdown()
+    assert "The test score has no entry of its own" in released.report().to_markdown()
+    fitted = copy.copy(fitted)
+    del fitted._test_scores_released  # as if this were the first one
     released = release_test_score(fitted, *rows(37, 1), ledger=ledger)
     found = released.report(ledger=ledger).to_dict()["ledger"]["entries"]
     assert [(entry["what"], entry["entry"]) for entry in found] == [("search", 1), ("test score", 2)]
@@ -70,6 +85,8 @@ def test_a_ledger_that_was_not_charged_is_refused(case, folder):
     with pytest.raises(InvalidParameterError, match="none of its entries is of this price"):
         fitted.privacy_spent_.report(ledger=other)
     with pytest.raises(InvalidTypeError, match="ledger must be a PrivacyLedger"):
+        fitted.privacy_spent_.report(ledger=7)
+    with pytest.raises(LedgerError, match=r"ward7\.ledger"):
         fitted.privacy_spent_.report(ledger="ward7.ledger")
     with pytest.raises(InvalidParameterError, match="a quote has charged nothing"):
         PrivacyReport(fitted.privacy_cost(n_samples=60), ledger=ledger)

@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skdptune import PrivacyCurve, PrivateRandomSearchCV
 from skdptune.exceptions import InvalidParameterError, InvalidTypeError, MissingDependencyError
+from skdptune.model_selection import release_test_score
 from skdptune.model_selection._autologging import refuse_autologging
 from skdptune.report import log_to_mlflow, mlflow_payload
 from skdptune.run_counts import Finite, Fixed, Geometric
@@ -222,6 +223,15 @@ def test_payload(search):
     assert payload["params"]["privacy.seeded"] == "false"
     assert payload["metrics"]["epsilon"] == search.privacy_spent_.epsilon(1e-6)
     assert payload["metrics"]["best_score"] == search.best_score_
+
+
+def test_payload_of_a_test_score(search, rows):
+    released = release_test_score(copy.copy(search), *rows)
+    payload = mlflow_payload(released, 1e-6)
+    assert set(payload["params"]) == PARAMS and set(payload["metrics"]) == {*METRICS, "test_score"}
+    assert payload["params"]["best.C"] == str(search.best_params_["C"])
+    assert payload["metrics"]["test_score"] == released.score
+    assert payload["metrics"]["epsilon"] == released.epsilon(1e-6)
 
 
 def test_a_text_too_long_for_mlflow_is_cut_with_a_digest(search):

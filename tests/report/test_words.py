@@ -105,7 +105,7 @@ def test_a_test_score_is_shown_and_prints_in_few_lines():
     lines = [line for line in both.report().to_markdown().splitlines() if line.startswith("| Test score |")]
     assert any(line.endswith(f"{abs(both.score):.6g} |") for line in lines)  # a minus sign is escaped
     assert both.report().to_dict()["test_score"]["score"] == both.score
-    assert len(repr(both)) < 200 and len(str(both).splitlines()) == 5 and "with the search" in str(both)
+    assert len(repr(both)) < 200 and len(both._table().splitlines()) == 6 and "with the search" in str(both)
     assert str(both).splitlines()[1].startswith("  test score") and "Released test score" in both._repr_html_()
     with pytest.raises(InvalidParameterError, match="delta must be given"):
         both.epsilon()

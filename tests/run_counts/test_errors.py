@@ -55,6 +55,12 @@ def test_n_iter_given_a_class():
     assert "Call it, e.g. Logarithmic(...)." in text
 
 
+def test_n_iter_given_a_distribution_of_scipy():
+    text = message(lambda: rc.as_run_count(scipy.stats.poisson(5)), InvalidTypeError)
+    assert text.startswith("n_iter must be a run-count distribution or a real number")
+    assert "skdptune.run_counts" in text and "FromScipy(...)" in text
+
+
 def test_exact_sentence():
     assert message(lambda: rc.as_run_count(0)) == (
         "n_iter must be a real number in [1, inf); got 0 (int). "

@@ -130,6 +130,11 @@ class NetAdapter(CandidateAdapter):
                 "which take the places of others in a batch that failed (grad_sample_mode='rows' needs no such "
                 "assumption)."
             )
+            yield (
+                f"While the code of {what} trains, no other thread of its process draws from the global generators of "
+                "torch, Python or numpy: a batch that is gone through again would meet other masks (tries in threads "
+                "are refused; grad_sample_mode='rows' needs no such assumption)."
+            )
         if mode in ("auto", "functorch"):
             yield (
                 f"Under torch.func.vmap the code of {what} catches no error, reads no tensor as text and brings no "

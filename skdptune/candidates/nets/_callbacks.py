@@ -1,12 +1,14 @@
 """The few skorch callbacks that may run: they touch parameters between epochs and read nothing else."""
 
 import fnmatch
+import functools
 
 from skorch.callbacks import Freezer, Initializer, ParamMapper, Unfreezer
 
 from skdptune._exceptions import CandidateRefusedError
+from skdptune.candidates.nets._catches import is_own
 
-__all__ = ["apply_callbacks", "callback_epochs", "check_callbacks"]
+__all__ = ["apply_callbacks", "callback_epochs", "check_callbacks", "runs_own_callbacks"]
 
 ALLOWED = (ParamMapper, Freezer, Unfreezer, Initializer)
 
@@ -46,6 +48,22 @@ def check_callbacks(net):
                 f"callback {name} must have a whole number as at= (1 is the first epoch) and no schedule=: a function "
                 "of the net could decide by what it learned from single rows. Give the epoch's number."
             )
+
+
+def runs_own_callbacks(net):
+    """Return whether a callback runs code of one's own, which may draw from any generator."""
+    made = [part for callback in _plain(net.callbacks) for part in (callback.fn, *_functions(callback.patterns))]
+    return any(is_own(getattr(_inner(part), "__module__", None)) for part in made)
+
+
+def _functions(patterns):
+    return [p for p in (patterns if isinstance(patterns, (list, tuple)) else [patterns]) if callable(p)]
+
+
+def _inner(function):
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
 
 
 def callback_epochs(net, last):

@@ -16,7 +16,7 @@ import torch
 
 from skdptune._exceptions import CandidateRefusedError
 
-__all__ = ["catches", "check_catches"]
+__all__ = ["catches", "check_catches", "is_own"]
 
 # Read by others, and not row by row: what these catch is their own affair.
 _LIBRARIES = frozenset(
@@ -29,9 +29,13 @@ _APART = {
     *("__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__"),
 }
 _CATCHING = (contextlib.suppress,)
+# Of what a library's base has, and calls by itself, these see no rows.
+_BUILDING = {"extra_repr", "reset_parameters", "_reset_parameters", "_init_weights"}
+_CALLED = {"_call_impl", "_wrapped_call_impl", "_slow_forward", "_get_backward_hooks", "_get_backward_pre_hooks"}
 
 
-def _is_own(name):
+def is_own(name):
+    """Return whether a module of this name is none of the libraries'."""
     return str(name).partition(".")[0] not in _LIBRARIES
 
 
@@ -136,11 +140,11 @@ class _Reader:
             parts = value.values() if self._first(value) else ()
         else:
             parts = _parts(value) if self._first(value) else ()
-            if isinstance(value, types.FunctionType) and parts and _is_own(value.__globals__.get("__name__")):
+            if isinstance(value, types.FunctionType) and parts and is_own(value.__globals__.get("__name__")):
                 self._todo.append(value)
             elif isinstance(value, type):
                 self._add_class(value, called=True)
-            elif _is_own(type(value).__module__):
+            elif is_own(type(value).__module__):
                 self._seen.discard(id(value))
                 self._add_object(value)
         for part in list(parts):
@@ -157,16 +161,28 @@ class _Reader:
         """Take in the methods of a class; those that nothing names yet wait."""
         for base in cls.__mro__:
             key = (id(base), called)
-            if not _is_own(base.__module__) or key in self._seen:
+            if not is_own(base.__module__) or key in self._seen:
                 continue
             self._seen.add(key)
+            called_by_base = _names_of_libraries(cls)
             for name, method in vars(base).items():
-                unnamed = name in _UNNAMED or (name.startswith("__") and name.endswith("__"))
+                unnamed = name in _UNNAMED or name in called_by_base or (name.startswith("__") and name.endswith("__"))
                 runs = name in ("__init__", "__new__") if called and name in _APART else unnamed
                 if (runs and (called or name not in _APART)) or name in self._names:
                     self._add(method)
                 else:
                     self._waiting.setdefault(name, []).append(method)
+
+
+def _names_of_libraries(cls):
+    """Return the names that library bases of a class have: their code may call what stands there now."""
+    names = set()
+    for base in cls.__mro__:
+        if base is torch.nn.Module:
+            names |= _CALLED  # the rest builds, moves and stores modules
+        elif base is not object and not is_own(base.__module__):
+            names |= set(vars(base)) - _BUILDING
+    return names
 
 
 def _codes(code):

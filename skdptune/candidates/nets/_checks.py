@@ -9,16 +9,18 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, InvalidTypeError
 from skdptune._validation import check_choice, check_integer, check_real, invalid_type, invalid_value
-from skdptune.candidates.nets._callbacks import check_callbacks
+from skdptune.candidates._generators import SharedProcessError, shares_its_process
+from skdptune.candidates.nets._callbacks import check_callbacks, runs_own_callbacks
 from skdptune.candidates.nets._catches import check_catches
 from skdptune.candidates.nets._copies import check_copies
 from skdptune.candidates.nets._known import TOGETHER, has_global_hooks, is_known
-from skdptune.candidates.nets._losses import build_criterion
+from skdptune.candidates.nets._losses import build_criterion, takes_scaled_targets
 from skdptune.candidates.nets._per_sample import MODES
 from skdptune.candidates.nets._rows import input_dtype_of
 
 __all__ = [
-    "PREFIXES", "as_bounds", "check_code", "check_module", "check_net", "check_parameters", "is_component_param",
+    "PREFIXES", "as_bounds", "check_apart", "check_code", "check_module", "check_net", "check_parameters",
+    "is_component_param",
 ]  # fmt: skip
 
 PREFIXES = ("module__", "criterion__", "optimizer__")
@@ -91,7 +93,12 @@ def check_net(net):
     _check_can_be_pickled(net)
     check_callbacks(net)
     _check_optimizer(net)
-    build_criterion(net)
+    criterion = build_criterion(net)
+    if getattr(net, "target_bounds", None) is not None and not takes_scaled_targets(criterion):
+        raise CandidateRefusedError(
+            f"target_bounds of {type(net).__name__} must be None with {type(criterion).__name__}: they scale targets "
+            "to [-1, 1], and this loss wants probabilities or counts as they are. Clip y to a public range beforehand."
+        )
     module = net._new_module(None, None, seed=0)
     if module is not None:  # else its shape must be known first: the dry run checks it
         check_module(net, module)
@@ -138,6 +145,9 @@ def _check_numbers(net):
     if "alpha" in net._declared():
         check_real("alpha", net.alpha, low=0, advice="It is the strength of the penalty on the weights.")
     input_dtype_of(net.input_dtype)
+    how = getattr(net, "predict_nonlinearity", None)
+    if not (how is None or callable(how) or (isinstance(how, str) and how == "auto")):
+        raise invalid_type("predict_nonlinearity", "'auto', None or a callable", how, "E.g. a function of tensors.")
     try:
         torch.device(net.device)
     except (RuntimeError, TypeError):
@@ -221,8 +231,21 @@ def check_module(net, module):
         check_code(net, module, build_criterion(net))
 
 
+def check_apart(net, module, criterion):
+    """Refuse code of one's own where several tries share a process.
+
+    Raises
+    ------
+    SharedProcessError
+        Its masks, and whether a row fails, would depend on what other threads draw; it would fix what they draw.
+    """
+    if shares_its_process() and (runs_own_callbacks(net) or not is_known(module, criterion)):
+        raise SharedProcessError
+
+
 def check_code(net, module, criterion):
     """Refuse what copies of module and criterion would share, and code that catches the errors of a batch."""
+    check_apart(net, module, criterion)
     kind, known = type(net).__name__, is_known(module, criterion)
     check_copies(kind, module, criterion, whole=not known)
     if not known and net.grad_sample_mode != "rows":
@@ -251,6 +274,11 @@ def check_parameters(module):
             raise CandidateRefusedError(
                 f"parameter {name!r} of the module must be float32 or float64; got {p.dtype}: norms computed in less "
                 "precision do not bound a row. Train in float32."
+            )
+        if not isinstance(p, UninitializedParameter) and not p.numel():
+            raise CandidateRefusedError(
+                f"parameter {name!r} of the module must hold at least one number; it has shape {tuple(p.shape)}, as in "
+                "a layer of width 0. Give every layer a width of 1 or more, or leave it out."
             )
         if getattr(p, "_backward_hooks", None) or getattr(p, "_post_accumulate_grad_hooks", None):
             raise CandidateRefusedError(

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from skdptune._exceptions import CandidateRefusedError, SkdptuneError
-from skdptune.candidates.nets._callbacks import callback_epochs
+from skdptune.candidates.nets._callbacks import callback_epochs, runs_own_callbacks
 from skdptune.candidates.nets._checks import check_module
 from skdptune.candidates.nets._engine import _quiet_hooks, _Steps, clipping_bounds, place
 from skdptune.candidates.nets._failing import raise_if_interrupted
@@ -57,6 +57,7 @@ _VMAP_ADVICE = (
     "under torch.func.vmap the module or the criterion computes something else than for the row alone. Set "
     "grad_sample_mode='rows' (each row by itself, slow)."
 )
+_OF_THREADS = " Or another thread of this process drew meanwhile: none may while code of one's own trains."
 _RANDOM_LAYERS = (nn.modules.dropout._DropoutNd, nn.RReLU)
 _LOCK = threading.RLock()
 _ATTEMPTS = 10
@@ -93,10 +94,11 @@ def dry_run(net, schema, task, row_loss, terms):
     check_module(net, module)
     # Other threads may draw from torch's global generator between two forwards that are compared, and make
     # dropout look like coupling. Real coupling is seen every time.
+    own_code = runs_own_callbacks(net) or not is_known(module, row_loss.criterion)
     attempts = _ATTEMPTS if threading.active_count() > 1 else 1
     for left in reversed(range(attempts)):
         try:
-            with _LOCK, plain_torch(), _quiet_hooks(), fixed_torch_seed(0):
+            with _LOCK, plain_torch(), _quiet_hooks(), fixed_torch_seed(0, own_code=own_code):
                 _Rehearsal(net, copy_module(module), schema, task, row_loss).run(terms)
             return
         except SkdptuneError:
@@ -107,8 +109,19 @@ def dry_run(net, schema, task, row_loss, terms):
             raise CandidateRefusedError(
                 f"the dry run of {type(net).__name__} on {_ROWS} random rows of shape {_shapes(schema)} raised "
                 f"{type(error).__name__}: {str(error)[:300]}. No private row was read; mend the module, the "
-                "criterion or input_dtype."
+                f"criterion or input_dtype.{_hint(error, schema)}"
             ) from error
+
+
+def _hint(error, schema):
+    """Return what mends the usual cause of an error, if there is one."""
+    if not isinstance(error, IndexError) or schema.keyed:
+        return ""
+    return (
+        " If a column of the table holds codes for an embedding: random rows have broken and negative numbers there. "
+        "Pass a dict of arrays, the codes as whole numbers in one of their own, by the names of "
+        "forward's arguments."
+    )
 
 
 def _not_by_rows(net, error):
@@ -158,6 +171,7 @@ def _with_row(x, make):
 class _Rehearsal:
     def __init__(self, net, module, schema, task, row_loss):
         self.net, self.schema, self.task, self.row_loss = net, schema, task, row_loss
+        self.own_code = not is_known(module, row_loss.criterion)
         module.train()
         self.dtype = dtype_of(module)
         generator = np.random.default_rng(0)
@@ -167,7 +181,7 @@ class _Rehearsal:
                     p.add_(0.1 * torch.from_numpy(generator.standard_normal(tuple(p.shape))).to(p.dtype))
         self.mode = resolve_mode(net.grad_sample_mode, module, row_loss.criterion)
         # rows meet neither one by one nor in what is known; of all else it is assumed, after a closer look
-        self.assumed = self.mode in TOGETHER and not is_known(module, row_loss.criterion)
+        self.assumed = self.mode in TOGETHER and self.own_code
         self.alone = row_by_row(self.mode, module)
         self.pristine = module  # never run: forward may leave behind what cannot be copied
         self.module = self._calmed()
@@ -219,7 +233,7 @@ class _Rehearsal:
 
     def _outputs(self, x, module=None, seed=0):
         module = module or self.module
-        with fixed_torch_seed(seed), torch.no_grad():  # on copies: forward may work in place
+        with fixed_torch_seed(seed, own_code=self.own_code), torch.no_grad():  # on copies: forward may work in place
             outputs = (run_module_by_rows if self.alone else run_module)(module, copied(x))
         return outputs[0] if isinstance(outputs, tuple) else outputs
 
@@ -292,16 +306,18 @@ class _Rehearsal:
         for change in (torch.abs, torch.zeros_like, torch.ones_like, lambda part: part.abs() / (1 + part.abs())):
             x = _numbers(self.x, change)
             try:
-                yield self._losses(self._outputs(x), y)
+                losses = self._losses(self._outputs(x), y)
             except BaseException as error:
                 raise_if_interrupted(error)
+                continue
+            yield losses  # not in the try: closing the generator raises here
 
     def _has_derivative(self):
         for part in single_rows(_ROWS) if self.alone else [slice(None)]:
             module = copy_module(self.pristine)
             parameters = [p for p in module.parameters() if p.requires_grad]
             try:
-                with fixed_torch_seed(0):
+                with fixed_torch_seed(0, own_code=self.own_code):
                     loss = self.row_loss(run_module(module, copied(slice_rows(self.x, part))), self.y[part]).sum()
                 found = torch.autograd.grad(loss, parameters, allow_unused=True) if loss.requires_grad else ()
             except Exception:  # asked again, and told, where gradients are looked at
@@ -312,10 +328,10 @@ class _Rehearsal:
 
     def _check_draws(self):
         """Rows that go through forward together would share what is drawn from Python's and numpy's generators."""
-        if is_known(self.pristine, self.row_loss.criterion):
+        if not self.own_code:
             return
         module = copy_module(self.pristine)
-        with fixed_torch_seed(0):
+        with fixed_torch_seed(0, own_code=self.own_code):
             before = drawn_from()
             with contextlib.suppress(Exception):  # told where gradients are looked at
                 self.row_loss(run_module(module, copied(self.x)), self.y).sum().backward()
@@ -326,25 +342,26 @@ class _Rehearsal:
                     f"module and criterion must draw random numbers with torch; they draw from {name}, once "
                     "for all rows of a call, so that what a row draws would depend on how rows fall into batches. Use "
                     "torch.rand((len(x), 1)) or the like, or set grad_sample_mode='rows' (each row draws its own; "
-                    "slow)."
+                    f"slow).{_OF_THREADS if threading.active_count() > 1 else ''}"
                 )
 
     def _check_predictions(self):
         given = self.net.predict_nonlinearity
-        if is_known(self.pristine) and not callable(given):
-            return
+        known = is_known(self.pristine) and not callable(given)  # rows do not meet; what comes out may be no prediction
         pairs = [(self.x, self.x2, self.kept)]
-        for scale in _SCALES:
+        for scale in () if known else _SCALES:
             base = _numbers(self.x, functools.partial(operator.mul, scale))
             pairs += [
                 (base, _with_row(base, lambda row, value=value: value * (1 + row.abs())), self.kept)
                 for value in _STRANGE
             ]
+        criterion = self.row_loss.criterion
         check_predictions(
-            given if callable(given) else None,
-            self.row_loss.criterion,
+            self.net._nonlinearity(criterion),
+            self.task.flat(criterion),
             lambda x: self._outputs(x, copy_module(self.pristine).eval()),
             pairs,
+            width=(self.task.predicted, callable(given)),
             alone=(self.alone, self.net.grad_sample_mode == "rows"),
             close=lambda a, b, apart: _close(a, b, _ALONE if apart else _SAME),
         )
@@ -443,7 +460,14 @@ class _Rehearsal:
     def _check_alone(self):
         """A row must come out of a batch as it comes out alone, whatever the size of the batch."""
         module = self._calmed()
-        module = module.eval() if self.random else module
+        if self.random:
+            module = module.eval()
+            if not _close(self._outputs(self.x, module), self._outputs(self.x, module, seed=1), _SAME):
+                raise CandidateRefusedError(
+                    "forward must draw no random numbers in eval mode; it does, so that predictions would be random, "
+                    "and it cannot be seen whether rows meet. Pass training=self.training to F.dropout (or use "
+                    "nn.Dropout), and add noise only if self.training; or set grad_sample_mode='rows' (slow)."
+                )
         together = self._outputs(self.x, module)
         losses = self._losses(together, self.y)
         for i in range(_ROWS):
@@ -523,7 +547,8 @@ class _Rehearsal:
         count = sum(p.requires_grad for p in self.module.parameters())
         bounds, _ = clipping_bounds(self.net, count)
         x = copied(x)
-        with clipper(mode or self.mode, self.module, self.row_loss, bounds, True) as clip, fixed_torch_seed(0):
+        fixed = fixed_torch_seed(0, own_code=self.own_code)
+        with clipper(mode or self.mode, self.module, self.row_loss, bounds, True) as clip, fixed:
             return clip.gradients(x, y)
 
     def _plain(self, rows, position):
@@ -531,7 +556,7 @@ class _Rehearsal:
         module = self.module
         parameters = [p for p in module.parameters() if p.requires_grad]
         x = copied(slice_rows(self.x, rows))
-        with fixed_torch_seed(0):
+        with fixed_torch_seed(0, own_code=self.own_code):
             outputs = run_module(module, x)
             loss = self.row_loss(outputs, self.y[rows])[position]
         grads = torch.autograd.grad(loss, parameters, allow_unused=True)

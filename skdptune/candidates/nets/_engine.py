@@ -13,8 +13,9 @@ import torch
 from joblib.parallel import get_active_backend
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError
-from skdptune.candidates.nets._callbacks import apply_callbacks
+from skdptune.candidates.nets._callbacks import apply_callbacks, runs_own_callbacks
 from skdptune.candidates.nets._checks import as_bounds, check_parameters
+from skdptune.candidates.nets._known import is_known
 from skdptune.candidates.nets._modules import dtype_of, fixed_torch_seed, plain_torch
 from skdptune.candidates.nets._noise import GaussianNoise, PoissonSampler, generator_for
 from skdptune.candidates.nets._per_sample import clipper
@@ -142,7 +143,9 @@ def train(net, module, optimizer, row_loss, rows, targets, terms, *, device, see
     steps = _Steps(net, module, optimizer, row_loss, GaussianNoise(seed), generator_for(seed, "dropout"))
     module.train()
     dtype = dtype_of(module)
-    dropout = fixed_torch_seed(0, device)  # every batch has its own seed; the caller's generator is put back
+    own_code = runs_own_callbacks(net) or not is_known(module, row_loss.criterion)
+    # every batch has its own seed; the caller's generator is put back
+    dropout = fixed_torch_seed(0, device, own_code=own_code)
     with plain_torch(), dropout, _quiet_hooks(), contextlib.closing(steps):
         steps.read_schedule(terms.steps)
         for step in range(terms.steps):

@@ -8,7 +8,7 @@ from skorch import NeuralNetClassifier, NeuralNetRegressor
 
 from skdptune._exceptions import InvalidParameterError
 from skdptune.candidates._quotes import without_cells
-from skdptune.candidates.nets._losses import build_criterion, one_column
+from skdptune.candidates.nets._losses import build_criterion, one_column, to_target
 from skdptune.candidates.nets._modules import MLP
 from skdptune.candidates.nets._net import PrivateNet, refused
 from skdptune.candidates.nets._tasks import Classification, Regression
@@ -58,7 +58,8 @@ _COMMON = """
     lr_schedule : callable or None
         ``lr_schedule(step)`` returns a factor on ``lr``; step 0 is the first.
     predict_nonlinearity : "auto", None or callable
-        As in skorch. A callable must treat each row of outputs by itself: checked on random rows; with
+        As in skorch; "auto" of a regressor gives the probability or the count for ``BCEWithLogitsLoss`` and
+        ``PoissonNLLLoss``. A callable must treat each row of outputs by itself: checked on random rows; with
         ``grad_sample_mode="rows"`` it gets one row at a time.
     input_dtype : {None, "int64", "int32"}
         None gives the module floating-point inputs; whole numbers are for embeddings.
@@ -99,7 +100,9 @@ class DPNeuralNetClassifier(PrivateNet, NeuralNetClassifier):
 
     *Assumes* that the module and the criterion treat each row by itself (checked on random rows before
     training; by construction with ``grad_sample_mode="rows"``, and almost with ``"auto"``), that code of one's own
-    keeps nothing from one call to the next, that initial weights are public, and floating-point noise.
+    keeps nothing from one call to the next and trains while no other thread of the process draws from the global
+    generators of torch, Python or numpy (the training fixes them; trainings in threads are refused), that initial
+    weights are public, and floating-point noise.
 
     References
     ----------
@@ -190,7 +193,7 @@ class DPNeuralNetRegressor(PrivateNet, NeuralNetRegressor):
     {common}
     target_bounds : (float, float) or None
         Public range of the targets. They are clipped to it and scaled to [-1, 1]; predictions are scaled back
-        and clipped. None: targets are used as they come.
+        and clipped. None: targets are used as they come. Losses of probabilities and counts need None.
 
     Attributes
     ----------
@@ -252,6 +255,9 @@ class DPNeuralNetRegressor(PrivateNet, NeuralNetRegressor):
         self._assign(locals(), kwargs)
 
     predict_proba = refused("predict_proba", "a regressor predicts numbers; use predict.")
+
+    def _auto_nonlinearity(self, criterion):
+        return to_target(criterion)
 
     def _task_of(self, y, classes=None):
         y = np.asarray(y)

@@ -13,17 +13,35 @@ import sys
 import numpy as np
 import torch
 
+from skdptune.candidates._generators import SharedProcessError
 from skdptune.candidates.nets._modules import slice_rows
 
-__all__ = ["FATAL", "RowsThatFail", "raise_if_interrupted"]
+__all__ = ["RowsThatFail", "is_out_of_memory", "raise_if_interrupted"]
 
-FATAL = (torch.OutOfMemoryError, MemoryError)
+_FATAL = (torch.OutOfMemoryError, MemoryError)
+_CPU = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
 _CANDIDATES = 4
 
 
+def is_out_of_memory(error):
+    """Return whether an error says that memory is exhausted; on the CPU torch has words for it, and no class.
+
+    Code of one's own may raise the like for a row. That decides nothing by itself: made-up rows are asked.
+
+    Examples
+    --------
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("singular"))
+    (True, False)
+    """
+    return isinstance(error, _FATAL) or (type(error) is RuntimeError and any(words in str(error) for words in _CPU))
+
+
 def raise_if_interrupted(error):
-    """Raise Ctrl-C; whatever else code raises (no Exception, perhaps, as asyncio's CancelledError) is a row's own."""
-    if type(error) is KeyboardInterrupt:
+    """Raise Ctrl-C, and that the process is shared; whatever else code raises is a row's own.
+
+    No Exception, perhaps, as asyncio's CancelledError.
+    """
+    if type(error) in (KeyboardInterrupt, SharedProcessError):
         raise error
 
 
@@ -51,7 +69,7 @@ class RowsThatFail:
             raise_if_interrupted(error)
             if self.strict:
                 raise
-            exhausted = isinstance(error, FATAL)
+            exhausted = is_out_of_memory(error)
         # here, where the failed pass and what it keeps in memory are gone
         if n == 1:
             if exhausted:
@@ -81,7 +99,7 @@ class RowsThatFail:
                 return batch
             except BaseException as error:
                 raise_if_interrupted(error)
-                if isinstance(error, FATAL):
+                if is_out_of_memory(error):
                     if y.shape[0] == 1:  # no row is to blame
                         raise
                     self._most = (y.shape[0] + 1) // 2

@@ -8,12 +8,14 @@ import functools
 
 import numpy as np
 import torch
+from opacus.grad_sample import GradSampleModule
 from torch import nn
 
 from skdptune._exceptions import CandidateRefusedError
 
 __all__ = ["TOGETHER", "has_global_hooks", "is_known", "register", "resolve_mode", "row_by_row", "watch_shapes"]
 
+GRAD_SAMPLERS = GradSampleModule.GRAD_SAMPLERS
 TOGETHER = ("hooks", "ghost")  # modes in which the rows of a batch go through forward as one
 
 
@@ -84,6 +86,8 @@ _HOOKS = (
 )
 # What runs, as it was when this was read; torch's classes may be patched since.
 _FORWARDS = {kind: kind.forward for kind in (*_LAYERS, nn.LayerNorm, nn.Sequential, *_CRITERIA)}
+# A rule may be registered in place of Opacus' own.
+_RULES = {kind: rule for kind, rule in GRAD_SAMPLERS.items() if rule.__module__.partition(".")[0] == "opacus"}
 _CALL = nn.Module.__call__, nn.Module._call_impl
 _GLOBAL_HOOKS = tuple(
     getattr(nn.modules.module, f"_global_{name}")
@@ -129,6 +133,8 @@ def _least_dimensions(layer):
     """Return the least number of dimensions of the layer's input, or None where its forward is not known."""
     kind = type(layer)
     if _is_patched(layer) or any(getattr(layer, name, None) for name in _HOOKS):
+        return None
+    if trains(layer) and GRAD_SAMPLERS.get(kind) is not _RULES.get(kind):
         return None
     if any(type(p) is not nn.Parameter for p in layer._parameters.values() if p is not None):
         return None
@@ -216,6 +222,4 @@ def trains(layer):
 
 def has_rule(layer):
     """Return whether Opacus has a rule for the per-row gradients of this very type, one row of inputs per row."""
-    from opacus.grad_sample import GradSampleModule
-
-    return type(layer) in GradSampleModule.GRAD_SAMPLERS and type(layer) is not torch.nn.EmbeddingBag
+    return type(layer) in GRAD_SAMPLERS and type(layer) is not torch.nn.EmbeddingBag

@@ -8,7 +8,7 @@ from torch import nn
 
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError
 
-__all__ = ["RowLoss", "build_criterion", "inside", "one_column"]
+__all__ = ["RowLoss", "build_criterion", "inside", "one_column", "takes_scaled_targets", "to_target"]
 
 _ONE_COLUMN = (nn.BCEWithLogitsLoss, nn.BCELoss)
 
@@ -71,6 +71,32 @@ def _no_reduction(net, made):
 def one_column(criterion):
     """Return whether ``criterion`` wants a single column of outputs for two classes."""
     return isinstance(criterion, _ONE_COLUMN)
+
+
+# of probabilities, counts: scaled to [-1, 1] they are none
+_AS_THEY_COME = (*_ONE_COLUMN, nn.PoissonNLLLoss, nn.KLDivLoss, nn.CrossEntropyLoss)
+
+
+def takes_scaled_targets(criterion):
+    """Return whether ``criterion`` makes sense of targets that were scaled to [-1, 1]."""
+    return not isinstance(criterion, _AS_THEY_COME)
+
+
+def to_target(criterion):
+    """Return what makes targets of the outputs that ``criterion`` takes, where they are not the same; else None.
+
+    Examples
+    --------
+    >>> to_target(nn.BCEWithLogitsLoss())(torch.zeros(1))
+    tensor([0.5000])
+    """
+    if isinstance(criterion, nn.BCEWithLogitsLoss):
+        return torch.sigmoid
+    if isinstance(criterion, nn.BCELoss):
+        return torch.clone
+    if isinstance(criterion, nn.PoissonNLLLoss) and criterion.log_input:
+        return torch.exp
+    return None
 
 
 class RowLoss:

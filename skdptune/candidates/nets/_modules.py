@@ -2,7 +2,9 @@
 
 import contextlib
 import copy
+import functools
 import inspect
+import numbers
 import random
 
 import numpy as np
@@ -10,6 +12,13 @@ import torch
 from torch import nn
 
 from skdptune._exceptions import CandidateRefusedError, SkdptuneError
+from skdptune.candidates._generators import (
+    SharedProcessError,
+    borrowed_global_generators,
+    fix_global_generators,
+    shares_its_process,
+)
+from skdptune.candidates.nets._catches import is_own
 from skdptune.candidates.nets._known import register
 
 __all__ = [
@@ -88,7 +97,7 @@ class MLP(nn.Module):
 
     def __init__(self, n_features_in, n_outputs, hidden=(32,)):
         super().__init__()
-        widths = (hidden,) if isinstance(hidden, int) else tuple(hidden)
+        widths = [int(width) for width in ((hidden,) if isinstance(hidden, numbers.Integral) else hidden)]
         layers, width = [], n_features_in
         for following in widths:
             layers += [nn.Linear(width, following), TemperedSigmoid()]
@@ -106,25 +115,33 @@ register(MLP, 2, lambda layer: [*map(type, layer._modules.values())] == [nn.Sequ
 class fixed_torch_seed:  # noqa: N801
     """Run a block with the global generators seeded, and put their state back afterwards.
 
-    torch's, Python's and numpy's. For draws that need not be private: initial weights, dropout masks.
+    For draws that need not be private: initial weights, dropout masks. Torch's generators; for code of one's own
+    Python's and numpy's, too, from which other runs draw noise.
+
+    Raises
+    ------
+    SharedProcessError
+        For code of one's own, if another thread of this process has a run under way.
     """
 
-    def __init__(self, seed, device="cpu"):
+    def __init__(self, seed, device="cpu", *, own_code):
         self.seed = seed
+        self._others = borrowed_global_generators() if own_code else None
         cuda = torch.device(device).type == "cuda" and torch.cuda.is_available()
         self._fork = torch.random.fork_rng(devices=[torch.device(device)] if cuda else [])
 
     def __enter__(self):
-        self._fork.__enter__()
-        self._others = random.getstate(), np.random.get_state()
-        torch.manual_seed(self.seed & _MASK)
-        _seed_others(self.seed)
+        with contextlib.ExitStack() as stack:
+            if self._others is not None:
+                stack.enter_context(self._others)
+                _seed_others(self.seed)
+            stack.enter_context(self._fork)
+            torch.manual_seed(self.seed & _MASK)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *exc_info):
-        random.setstate(self._others[0])
-        np.random.set_state(self._others[1])
-        return self._fork.__exit__(*exc_info)
+        return self._stack.__exit__(*exc_info)
 
 
 def drawn_from():
@@ -135,14 +152,18 @@ def drawn_from():
 
 def _seed_others(seed):
     """Seed Python's and numpy's global generators, from which code of one's own may draw."""
-    random.seed(seed & _MASK)
-    np.random.seed((seed ^ seed >> 32) & 0xFFFFFFFF)
+    fix_global_generators(seed & _MASK, (seed ^ seed >> 32) & 0xFFFFFFFF)
 
 
 def seed_generators(seed, device, own_code=True):
     """Seed the global generators: torch's, and for code of one's own Python's and numpy's.
 
     Of torch's that of the CPU alone where no other is in use, which takes far less time.
+
+    Raises
+    ------
+    SharedProcessError
+        For code of one's own, if another thread of this process has a run under way.
     """
     alone = torch.device(device).type == "cpu" and not torch.cuda.is_initialized()
     (torch.default_generator if alone else torch).manual_seed(seed & _MASK)
@@ -235,7 +256,10 @@ def build_module(net, n_features_in, n_outputs, seed):
     # forward writes into an argument would stay with the net that is published.
     made = _own_copy("module", net.module)
     kwargs = {name: _own_copy(f"module__{name}", value) for name, value in net.get_params_for("module").items()}
-    with fixed_torch_seed(seed), plain_torch():
+    # Where another run draws from Python's and numpy's generators they are left to it: that no constructor draws from
+    # them was looked at before.
+    own = _is_own_maker(made) and not shares_its_process(now=True)
+    with fixed_torch_seed(seed, own_code=own), plain_torch(), _without_draws(net, own and shares_its_process()):
         try:
             if isinstance(made, torch.jit.ScriptModule):
                 raise CandidateRefusedError(
@@ -260,6 +284,25 @@ def build_module(net, n_features_in, n_outputs, seed):
             f"module of {type(net).__name__} must make a torch.nn.Module; it made a {type(built).__name__}."
         )
     return as_leaves(built)
+
+
+def _is_own_maker(made):
+    while isinstance(made, functools.partial):
+        made = made.func
+    return is_own((made if hasattr(made, "__qualname__") else type(made)).__module__)
+
+
+@contextlib.contextmanager
+def _without_draws(net, asked):
+    """Refuse, if ``asked``, a constructor that draws from generators that will be other runs' as well."""
+    before = drawn_from() if asked else None
+    yield
+    if asked and drawn_from() != before:
+        raise SharedProcessError(
+            f"the constructor of the module of {type(net).__name__} must draw with torch where tries run in threads; "
+            "it draws from Python's or numpy's generators, from which the noise of other tries comes. Use torch.randn "
+            "and the like, or an engine of processes (joblib's 'loky')."
+        )
 
 
 def copy_module(module):

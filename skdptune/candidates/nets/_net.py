@@ -13,10 +13,12 @@ from skorch.exceptions import NotInitializedError
 from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, PublicSeedWarning
 from skdptune._validation import check_integer
 from skdptune.accounting._relations import check_relation
+from skdptune.candidates._generators import shares_its_process
 from skdptune.candidates._quotes import without_cells
 from skdptune.candidates._seeding import entropy_for
 from skdptune.candidates.nets import _budget
-from skdptune.candidates.nets._checks import check_code, check_net, is_component_param
+from skdptune.candidates.nets._catches import is_own
+from skdptune.candidates.nets._checks import check_apart, check_code, check_net, is_component_param
 from skdptune.candidates.nets._dry_run import dry_run
 from skdptune.candidates.nets._engine import one_thread_in_workers, place, train
 from skdptune.candidates.nets._known import TOGETHER, is_known, row_by_row
@@ -166,7 +168,11 @@ class PrivateNet:
         return {name: getattr(self, name) for name in self._get_param_names()}
 
     def set_params(self, **params):
-        """Set parameters; a fitted model is left as it is until the next ``fit``."""
+        """Set parameters; the fitted weights stay as they are until the next ``fit``.
+
+        How predictions are made of them follows at once: ``predict_nonlinearity``, ``input_dtype``, ``device`` and
+        ``physical_batch_size`` are read when predicting.
+        """
         known = set(self._get_param_names())
         for name in params:
             if name not in known and not (self._takes_components() and is_component_param(name)):
@@ -378,6 +384,8 @@ class PrivateNet:
         """Make the dry run, once per structure of the net in this process."""
         check_schedule(self.lr_schedule, terms.steps)
         place(self.device)
+        if shares_its_process():  # the dry run may have been made for tries that are alone
+            check_apart(self, self._new_module(schema, task, seed=0), row_loss.criterion)
         key = self._structure(schema, task, terms)
         if key is None or key not in _REHEARSED:
             dry_run(self, schema, task, row_loss, terms)
@@ -417,8 +425,9 @@ class PrivateNet:
             return build_module(self, None, None, seed)
         module = build_module(self, schema.n_features_in, task.n_outputs, seed)
         if any(map(torch.nn.parameter.is_lazy, module.parameters())):
+            own = any(is_own(type(layer).__module__) for layer in module.modules())
             x = schema.random(2, torch.get_default_dtype(), self._whole_dtype(), np.random.default_rng(0))
-            with plain_torch(), torch.no_grad(), fixed_torch_seed(seed):
+            with plain_torch(), torch.no_grad(), fixed_torch_seed(seed, own_code=own):
                 run_module(module, x)
         return module
 
@@ -478,6 +487,19 @@ class PrivateNet:
             )
         return rows
 
+    def _nonlinearity(self, criterion):
+        """Return what makes predictions of the module's outputs."""
+        given = self.predict_nonlinearity
+        own = self._auto_nonlinearity(criterion) if isinstance(given, str) and given == "auto" else None
+        if own is not None:
+            return own
+        asked = object.__new__(type(self))  # before fit, too
+        vars(asked).update(predict_nonlinearity=given, criterion_=criterion, module_=None)
+        return asked._get_predict_nonlinearity()
+
+    def _auto_nonlinearity(self, criterion):
+        return None  # skorch's
+
     def infer(self, x, **fit_params):
         """Return the outputs for one batch of tensors, by a copy of the module: it may keep what it sees."""
         self.check_is_fitted()
@@ -521,11 +543,11 @@ class PrivateNet:
     def outputs_of(self, X):
         """Return the outputs after ``predict_nonlinearity``, in double precision, shape (n_samples, ...)."""
         self.check_is_fitted()
-        nonlinearity = self._get_predict_nonlinearity()
+        nonlinearity, flat = self._nonlinearity(self.criterion_), self._task.flat(self.criterion_)
         alone = callable(self.predict_nonlinearity) and self._built_from.get("grad_sample_mode") == "rows"
         parts = []
         for part in self.forward_iter(X):
-            parts.append(made_of(part, self.criterion_, nonlinearity, alone).numpy())
+            parts.append(made_of(part, flat, nonlinearity, alone).detach().numpy())
         return np.concatenate(parts)
 
 

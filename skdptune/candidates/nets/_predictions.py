@@ -4,25 +4,25 @@ import torch
 
 from skdptune._exceptions import CandidateRefusedError
 from skdptune.candidates.nets._failing import raise_if_interrupted
-from skdptune.candidates.nets._losses import one_column
 from skdptune.candidates.nets._modules import single_rows, slice_rows
 
-__all__ = ["check_predictions", "made_of"]
+__all__ = ["check_made", "check_predictions", "made_of"]
 
 
-def made_of(outputs, criterion, nonlinearity, alone):
+def made_of(outputs, flat, nonlinearity, alone):
     """Return predictions (tensor, double precision) made of a module's outputs.
 
     Parameters
     ----------
     outputs : torch.Tensor of shape (n_rows, ...), or tuple with it in front
-    criterion : torch.nn.Module
+    flat : bool
+        Whether nonlinearities get a single column of outputs without its dimension, as in skorch.
     nonlinearity : callable
     alone : bool
         Whether it is to see one row at a time.
     """
     outputs = (outputs[0] if isinstance(outputs, tuple) else outputs).double()
-    outputs = outputs.reshape(-1) if one_column(criterion) else outputs
+    outputs = outputs.reshape(-1) if flat else outputs
     if not alone:
         return nonlinearity(outputs)
     parts = [nonlinearity(outputs[row]) for row in single_rows(len(outputs))]
@@ -38,18 +38,61 @@ def _not_one_each():
     )
 
 
-def check_predictions(nonlinearity, criterion, outputs_of, pairs, *, alone, close):
+def _checked_outputs(outputs, n, flat):
+    first = outputs[0] if isinstance(outputs, tuple) else outputs
+    if flat and isinstance(first, torch.Tensor) and first.numel() == n:
+        return outputs
+    if not isinstance(first, torch.Tensor) or first.shape[:1] != (n,):
+        got = f"shape {tuple(first.shape)}" if isinstance(first, torch.Tensor) else f"a {type(first).__name__}"
+        raise CandidateRefusedError(
+            "module must return one row of outputs for each row of inputs in eval mode, too, and for one row by "
+            f"itself; got {got} for {n} row{'s' if n > 1 else ''}. A .squeeze() without a dimension drops that of the "
+            "rows: write .squeeze(-1), or .flatten(1)."
+        )
+    return outputs
+
+
+def check_made(made, n, width, own):
+    """Refuse predictions that could not be made into labels or numbers after training.
+
+    Parameters
+    ----------
+    made : object
+        What was made of the outputs of ``n`` rows.
+    n : int
+    width : tuple of shapes, or int
+        The shapes that one row of predictions may have, or how many numbers there are in it, in whatever shape.
+    own : bool
+        Whether a callable ``predict_nonlinearity`` has made it.
+    """
+    if not isinstance(made, torch.Tensor) or made.shape[:1] != (n,):
+        raise _not_one_each()
+    fits = made[0].numel() == width if isinstance(width, int) else tuple(made.shape[1:]) in width
+    if fits and not made.is_complex() and made.dtype not in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
+        return
+    what = "predict_nonlinearity" if own else "the module in eval mode, with this criterion and predict_nonlinearity,"
+    wanted = f"({width},)" if isinstance(width, int) else " or ".join(map(str, width))
+    raise CandidateRefusedError(
+        f"{what} must give real numbers of shape {wanted} for each row (a column for each class, or a number for each "
+        f"target); it gave {tuple(made.shape[1:])} of {made.dtype}. Return probabilities, not labels; "
+        "predict_nonlinearity='auto' makes them of what the criterion takes."
+    )
+
+
+def check_predictions(nonlinearity, flat, outputs_of, pairs, *, width, alone, close):
     """Refuse modules (in eval mode) and nonlinearities for which a row changes what is predicted for another.
 
     Parameters
     ----------
-    nonlinearity : callable or None
-        One of the user's own.
-    criterion : torch.nn.Module
+    nonlinearity : callable
+    flat : bool
+        As for :func:`made_of`.
     outputs_of : callable
         Returns the outputs of a fresh copy in eval mode for rows.
     pairs : iterable of (rows, the same but for one, indices of the others)
         The first is asked row by row as well.
+    width : (shapes or int, bool)
+        As for :func:`check_made`.
     alone : (bool, bool)
         Whether the module, and whether the nonlinearity, sees single rows only.
     close : callable
@@ -57,10 +100,10 @@ def check_predictions(nonlinearity, criterion, outputs_of, pairs, *, alone, clos
     """
 
     def predicted(x):
-        made = made_of(outputs_of(x), criterion, nonlinearity or torch.clone, alone[1])
         rows = len(next(iter(x.values())) if isinstance(x, dict) else x)
-        if not isinstance(made, torch.Tensor) or made.shape[:1] != (rows,):
-            raise _not_one_each()
+        made = made_of(_checked_outputs(outputs_of(x), rows, flat), flat, nonlinearity, alone[1])
+        check_made(made, rows, *width)
+        made = made.detach()
         return made.double() if made.dtype is torch.bool else made
 
     for i, (x, other, kept) in enumerate(pairs):

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from skdptune._exceptions import InvalidParameterError
+from skdptune.candidates.nets._losses import one_column
 
 __all__ = ["Classification", "Regression"]
 
@@ -41,6 +42,15 @@ class Classification:
     def expected(self):
         """How many outputs are checked for; None where a single column may be flat."""
         return None if self.one_column else len(self.classes)
+
+    @property
+    def predicted(self):
+        """The shapes that predictions for one row may have; two columns may stand for a single class."""
+        return ((1,), (2,)) if len(self.classes) == 1 else ((len(self.classes),),)
+
+    def flat(self, criterion):
+        """Return whether nonlinearities get the outputs without the dimension of their single column."""
+        return one_column(criterion)
 
     def encode(self, y, dtype):
         """Return the targets as class numbers (floats for a single column).
@@ -82,6 +92,15 @@ class Regression:
         return self.n_targets or 1
 
     expected = None
+
+    @property
+    def predicted(self):
+        """How many numbers a prediction has."""
+        return self.n_outputs
+
+    def flat(self, criterion):
+        """Return False: a number for each target."""
+        return False
 
     def encode(self, y, dtype):
         """Return the targets as a tensor of ``dtype``."""

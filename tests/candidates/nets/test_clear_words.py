@@ -1,5 +1,6 @@
 """What users do by mistake, and what they are told."""
 
+import gc
 import itertools
 import pickle
 import warnings
@@ -190,3 +191,68 @@ def test_hooks_on_all_modules_are_refused():
     finally:
         handle.remove()
     DPNeuralNetClassifier(steps=1).fit(X, Y)
+
+
+# ---- forwards that draw, tables with codes, widths
+
+
+class AlwaysDrops(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.last(nn.functional.dropout(torch.relu(self.first(x)), 0.5))
+
+
+@pytest.mark.parametrize("mode", ["auto", "hooks"])
+def test_dropout_that_never_ends(mode):
+    with pytest.raises(CandidateRefusedError, match=r"no random numbers in eval mode.*training=self\.training"):
+        DPNeuralNetClassifier(AlwaysDrops, grad_sample_mode=mode, steps=1).fit(X, Y)
+
+
+class Codes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.last = nn.Embedding(5, 3), nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.last(torch.cat([x[:, :3], self.embed(x[:, 3].long())], 1))
+
+
+def test_codes_in_a_table():
+    with pytest.raises(CandidateRefusedError, match="Pass a dict of arrays, the codes as whole numbers"):
+        DPNeuralNetClassifier(Codes, steps=1).fit(X, Y)
+
+
+@pytest.mark.parametrize("hidden", [np.int64(3), np.array([3, 2]), 3, (3, np.int32(2))])
+def test_widths_as_a_search_draws_them(hidden):
+    assert DPNeuralNetClassifier(module__hidden=hidden, steps=1).fit(X, Y).predict(X).shape == (24,)
+
+
+def narrow():
+    return nn.Sequential(nn.Linear(4, 0), nn.Linear(0, 2))
+
+
+@pytest.mark.parametrize("how", [{"module__hidden": (3, 0)}, {"module": narrow}])
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_a_width_of_zero(how):
+    with pytest.raises(CandidateRefusedError, match="must hold at least one number; .* a layer of width 0"):
+        DPNeuralNetClassifier(steps=1, **how).fit(X, Y)
+
+
+class Root(nn.Module):
+    """Has a finite loss for positive rows only."""
+
+    def __init__(self, n_features_in):
+        super().__init__()
+        self.last = nn.Linear(n_features_in, 1)
+
+    def forward(self, x):
+        return self.last(torch.sqrt(x).log1p())
+
+
+def test_a_search_for_finite_losses_ends_in_silence(capsys):
+    DPNeuralNetRegressor(Root, steps=1, target_bounds=(0, 9)).fit(np.abs(X), np.abs(X).sum(1))
+    gc.collect()
+    assert not capsys.readouterr().err

@@ -227,3 +227,47 @@ def test_a_row_has_as_many_tries_in_a_batch_of_one_as_in_any_other():
     assert lone.alone == [(), (0,)]  # the batch, and the row again
     assert pair._whole(torch.tensor([[1.0], [0.5]]), torch.zeros(2))[0] == 0.5
     assert pair.alone == [(0,)]  # after the batch
+
+
+# ---- memory of the CPU, for which torch has no class
+
+FULL = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to ..."
+
+
+class NeedsMemory(Small):
+    """Finds no memory for more than some rows, or for a row that begins with 9."""
+
+    most = 5
+
+    def forward(self, x):
+        if len(x) > self.most or bool((x[:, 0] == 9).any()):
+            raise RuntimeError(FULL)
+        return super().forward(x)
+
+
+def test_a_batch_too_large_for_the_cpu_goes_in_pieces():
+    x, y = torch.randn(16, 4, generator=torch.Generator().manual_seed(0)), torch.arange(16) % 2
+    torch.manual_seed(0)
+    module = NeedsMemory()
+    found = sums("hooks", module, CROSS, x, y, calls=1)
+    module.most = 99
+    torch.testing.assert_close(found, sums("hooks", module, CROSS, x, y, calls=1))
+    with clipper("hooks", module.train(), CROSS, [0.1], seeds=np.random.default_rng(1)) as clip:
+        module.most = 5
+        clip.clipped_sum(x, y)
+        assert clip._most == 4
+
+
+def test_memory_that_one_row_exhausts_on_the_cpu():
+    x, y = torch.ones(4, 4), torch.arange(4) % 2
+    module = NeedsMemory()
+    module.most = 0
+    with pytest.raises(RuntimeError, match="DefaultCPUAllocator"):
+        sums("hooks", module, CROSS, x, y, calls=1)
+    module.most = 5
+    x[0] = 9.0  # it is the row, and its affair alone
+    other = x.clone()
+    other[0] = 10.0
+    a, b = (sums("hooks", module, CROSS, rows, y) for rows in (x, other))
+    assert float((a - b).norm(dim=1).max()) <= 0.1 + 1e-6
+    assert float(a.norm(dim=1).min()) > 0
