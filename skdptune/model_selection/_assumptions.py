@@ -130,7 +130,7 @@ def assumptions_of(terms, *, noise, class_source, adapters, seeded, level, timed
         sentences.append("The number of rows is private: it enters no candidate's noise, sampling rate or steps.")
     sentences += [
         "Every person contributes one row.",
-        "Column names, their number and types are public.",
+        "Column names, their number and types, categories included, are public.",
         f"The space searched ({', '.join(space.names()) or 'no parameter'}), the distribution of the number of "
         "tries and all other settings were chosen without looking at the private rows.",
         "Bounds, norms and other constants of the candidates were chosen without looking at the private rows.",
