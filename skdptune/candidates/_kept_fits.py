@@ -37,7 +37,15 @@ def refuse_kept_fits(estimator):
     >>> from sklearn.dummy import DummyClassifier
     >>> refuse_kept_fits(DummyClassifier().fit([[0.0]], [1]))  # its clones know nothing
     """
+    if _is_made_anew(estimator) and all(map(is_plain, params_of(estimator).values())):
+        return  # as most are: it has no place for another one
     _refuse_kept(estimator, "estimator", False, {})
+
+
+def _is_made_anew(estimator):
+    """Return whether ``clone`` makes a new instance of the class from the parameters."""
+    own = getattr(type(estimator), "__sklearn_clone__", None)
+    return own is BaseEstimator.__sklearn_clone__ and "__sklearn_clone__" not in getattr(estimator, "__dict__", {})
 
 
 def _refuse_kept(value, place, copied, seen):

@@ -7,6 +7,7 @@ fork, so they are reseeded with 256 bits for the time of a run.
 """
 
 import copy
+import functools
 import weakref
 from collections import deque
 from collections.abc import Mapping
@@ -139,7 +140,7 @@ def quick_clone(estimator, overrides=None, random_state=None):
         params = {**params_of(estimator), **overrides}
         if all(isinstance(value, _PLAIN) for value in params.values()) and not any("__" in n for n in overrides):
             for name in params:
-                if name == "random_state" or name.endswith("__random_state"):
+                if _is_replaced(name):
                     params[name] = None if random_state is None else random_state(name)
             return with_settings_of(estimator, type(estimator)(**params))
     twin = clone(estimator)
@@ -170,8 +171,12 @@ def random_state_names(estimator):
     """
     if not hasattr(estimator, "get_params"):
         return []
-    names = params_of(estimator, deep=True)
-    return sorted(n for n in names if n == "random_state" or n.endswith("__random_state"))
+    return sorted(filter(_is_replaced, params_of(estimator, deep=True)))
+
+
+def _is_replaced(name):
+    """Return whether every run puts a generator of its own into the parameter ``name``."""
+    return name == "random_state" or name.endswith("__random_state")
 
 
 def set_random_states(estimator, seed):
@@ -198,6 +203,7 @@ def set_random_states(estimator, seed):
 _SEED_ENDINGS = ("seed", "seeds", "rng", "rngs", "prng", "prng_key", "random_key", "generator", "generators", "entropy")
 
 
+@functools.lru_cache(maxsize=4096)
 def is_seed_name(name):
     """Return whether a parameter of this name is taken to fix randomness: noise_seed, rng, shuffle_random_state, ...
 
@@ -225,11 +231,10 @@ def refuse_hidden_seeds(estimator):
     >>> from sklearn.kernel_approximation import RBFSampler
     >>> refuse_hidden_seeds(RBFSampler(random_state=3))
     """
-    replaced = set(random_state_names(estimator))
     for name, value in params_of(estimator, deep=True).items():
-        if name in replaced:
+        if value is None or _is_replaced(name):
             continue
-        if is_generator(value) or (value is not None and is_seed_name(name)):
+        if is_seed_name(name) or is_generator(value):
             _refuse_seed(estimator, name, "a seed or generator that every run would share")
         if is_plain(value) or is_estimator(value) or isinstance(value, type) or name.rpartition("__")[2] == "steps":
             continue  # members and steps are among the names

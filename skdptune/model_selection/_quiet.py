@@ -9,15 +9,18 @@ import os
 import secrets
 import sys
 import threading
+import time
 import warnings
 
 __all__ = [
     "debugging",
+    "hold_silence",
     "logger",
     "occupy_standard_descriptors",
     "process_identity",
     "quiet",
     "quiet_worker",
+    "release_silence",
     "tell_curator",
 ]
 
@@ -137,7 +140,7 @@ class _Quiet:
         if not debugging():
             self._stack.callback(logging.disable, logging.root.manager.disable)
             logging.disable(logging.CRITICAL)
-        self._real = self._stack.enter_context(_muted_descriptors())
+        self._real = _mute_descriptors(self._stack)
         # the hooks may be called once per try
         self._stack.callback(_set_streams_and_hooks, sys.stdout, sys.stderr, sys.unraisablehook, threading.excepthook)
         _set_streams_and_hooks(_Sink(), _Sink(), _nothing, _nothing)
@@ -167,29 +170,31 @@ def occupy_standard_descriptors():
             os.set_inheritable(descriptor, True)
 
 
-@contextlib.contextmanager
-def _muted_descriptors():
-    """Point descriptors 1 and 2 to nowhere; yield copies of them. C buffers are emptied before and after."""
+def _mute_descriptors(undo):
+    """Point descriptors 1 and 2 to nowhere, until ``undo`` is closed; return copies of them."""
     saved = {}
-    try:
-        _flush_c()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        occupy_standard_descriptors()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for descriptor, stream in ((1, sys.__stdout__), (2, sys.__stderr__)):
-            # A process that was started without an output may have opened any file under its number.
-            if stream is not None:
-                saved[descriptor] = os.dup(descriptor)
-                os.dup2(nowhere, descriptor)
-        os.close(nowhere)
-        yield saved
-    finally:
-        _flush_c()
-        for descriptor, copy in saved.items():
-            os.dup2(copy, descriptor)
-            os.close(copy)
+    undo.callback(_lead_back, saved)
+    _flush_c()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    occupy_standard_descriptors()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor, stream in ((1, sys.__stdout__), (2, sys.__stderr__)):
+        # A process that was started without an output may have opened any file under its number.
+        if stream is not None:
+            saved[descriptor] = os.dup(descriptor)
+            os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    return saved
+
+
+def _lead_back(saved):
+    """Let descriptors lead to where they led before; what is in C's buffers goes nowhere."""
+    _flush_c()
+    for descriptor, copy in saved.items():
+        os.dup2(copy, descriptor)
+        os.close(copy)
 
 
 @functools.lru_cache(maxsize=1)
@@ -215,11 +220,56 @@ class _Identity:
         self.name = secrets.token_hex(16)
 
 
+class _Held:
+    """A silence that outlasts the tries of a worker a little: to begin and end one takes as long as a short try's rest.
+
+    It ends with :meth:`release`, or when no try has begun for a while; a try that is under way has its own.
+    """
+
+    AFTER = 0.5  # seconds
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._until, self._pid = 0.0, None
+
+    def hold(self):
+        """Be silent from now on; calling this again only makes it last."""
+        self._until = time.monotonic() + self.AFTER
+        if self._pid == os.getpid():
+            return
+        with self._lock:
+            if self._pid != os.getpid():
+                _quiet.__enter__()
+                self._pid = os.getpid()
+                threading.Thread(target=self._watch, name="skdptune-silence", daemon=True).start()
+
+    def release(self):
+        """End it; does nothing if there is none."""
+        with self._lock:
+            if self._pid == os.getpid():
+                self._pid = None
+                _quiet.__exit__(None, None, None)
+
+    def _watch(self):
+        while self._pid == os.getpid():
+            left = self._until - time.monotonic()
+            if left <= 0:
+                self.release()
+                return
+            time.sleep(left)
+
+    def after_fork(self):
+        """In a forked child: what was silent stays silent."""
+        self._lock = threading.Lock()
+
+
 _quiet = _Quiet()
+_held = _Held()
 _identity = _Identity()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_quiet.after_fork)
+    os.register_at_fork(after_in_child=_held.after_fork)
     os.register_at_fork(after_in_child=_identity.renew)
 
 
@@ -231,6 +281,9 @@ def process_identity():
 def quiet():
     """Silence warnings and the standard streams: their number would tell how many runs there were."""
     return _quiet
+
+
+hold_silence, release_silence = _held.hold, _held.release
 
 
 def _set_streams_and_hooks(stdout, stderr, unraisable, thread_failed):
@@ -248,7 +301,9 @@ class _Sink(io.TextIOBase):
         return len(text)
 
 
-@contextlib.contextmanager
+_NOTHING = contextlib.nullcontext()
+
+
 def quiet_worker(parent):
     """Make this process fit for one try, unless it is the parent, which is so around all of them.
 
@@ -259,8 +314,4 @@ def quiet_worker(parent):
     parent : str
         The parent's :func:`process_identity`.
     """
-    if parent == process_identity():
-        yield
-        return
-    with quiet():
-        yield
+    return _NOTHING if parent == process_identity() else quiet()

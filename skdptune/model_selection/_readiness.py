@@ -14,7 +14,7 @@ from joblib.parallel import get_active_backend
 from skdptune._exceptions import TransportError
 from skdptune.candidates._seeding import release_global_generators
 from skdptune.model_selection._folders import check_place
-from skdptune.model_selection._quiet import occupy_standard_descriptors, quiet
+from skdptune.model_selection._quiet import occupy_standard_descriptors, quiet, release_silence
 from skdptune.model_selection._store import let_go
 
 __all__ = ["make_ready", "release_workers", "start_workers", "works_elsewhere"]
@@ -123,6 +123,7 @@ def _released(folder):
 def _release(folder, count, store, patience):
     release_global_generators()
     let_go(store)
+    release_silence()
     with quiet():
         gc.collect()  # what the tries left in cycles may speak when it is collected
     deadline = time.monotonic() + patience

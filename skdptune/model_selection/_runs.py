@@ -12,6 +12,7 @@ import contextlib
 import math
 import os
 import traceback
+import warnings
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -204,30 +205,30 @@ def one_run(plan, data, seed, position=None):
         quiet_worker(data.parent),
         isolated_global_generators(child_seed(seed, "global")),
         np.errstate(**NUMPY_DEFAULT),  # the same on every engine; and as it was afterwards, whatever a run sets
+        warnings.catch_warnings(),  # whatever filters a run sets, the next one has its own
         _configured(plan.config),
-        _unforked(),
+        _Unforked(),
     ):
         return _one_run(plan, data.of(position), seed, position)
 
 
-@contextlib.contextmanager
+_AS_IT_IS = contextlib.nullcontext()
+
+
 def _configured(config):
     """Give this thread the configuration of scikit-learn that the thread of the search has."""
-    if config is None or config == sklearn.get_config():
-        yield
-        return
-    with sklearn.config_context(**config):
-        yield
+    same = config is None or config == sklearn.get_config()
+    return _AS_IT_IS if same else sklearn.config_context(**config)
 
 
-@contextlib.contextmanager
-def _unforked():
-    """End a fork that a candidate has made and that comes back from its fit: it would go on as a second search."""
-    pid = os.getpid()
-    try:
-        yield
-    finally:
-        if os.getpid() != pid:
+class _Unforked:
+    """Ends a fork that a candidate has made and that comes back from its fit: it would go on as a second search."""
+
+    def __enter__(self):
+        self._pid = os.getpid()
+
+    def __exit__(self, *exc_info):
+        if os.getpid() != self._pid:
             os._exit(1)
 
 

@@ -11,7 +11,13 @@ from multiprocessing.util import Finalize
 
 from skdptune.candidates._seeding import hold_global_generators
 from skdptune.model_selection._cells import Cells
-from skdptune.model_selection._quiet import occupy_standard_descriptors, process_identity, quiet, quiet_worker
+from skdptune.model_selection._quiet import (
+    hold_silence,
+    occupy_standard_descriptors,
+    process_identity,
+    quiet,
+    quiet_worker,
+)
 from skdptune.model_selection._runs import OVER, one_run, over
 from skdptune.model_selection._store import let_go, open_store
 
@@ -43,6 +49,7 @@ def run_task(ticket, position, seed, floor):
         follow(plan.parent_pid, ticket.of_a_child)
         if ticket.of_a_child:
             hold_global_generators()  # until the parent has them given back
+            hold_silence()
     with quiet_worker(data.parent):
         record = _run(ticket.token, plan, data, position, seed, floor)
         # still silent: what a candidate says while its model is pickled would tell how many there were

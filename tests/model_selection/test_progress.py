@@ -289,6 +289,42 @@ def test_a_worker_with_the_number_of_the_parent_is_silenced(capfd):
     assert "the parent" in capfd.readouterr().out
 
 
+HOLDS = """
+import os, time
+from skdptune.model_selection import _quiet
+_quiet.hold_silence()
+print("between tries")
+os.write(1, b"between tries")
+with _quiet.quiet():
+    pass
+_quiet.hold_silence()
+print("still between tries", flush=True)
+if os.fork() == 0:
+    print("a fork of the worker", flush=True)
+    os._exit(0)
+os.wait()
+if {release}:
+    _quiet.release_silence()
+    _quiet.release_silence()
+else:
+    time.sleep(3 * _quiet._held.AFTER)
+print("after the search", flush=True)
+_quiet.hold_silence()
+print("the next search", flush=True)
+_quiet.release_silence()
+print("the end", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="forks")
+@pytest.mark.parametrize("release", [True, False])
+def test_silence_outlasts_tries_and_ends_by_itself(release):
+    text = HOLDS.format(release=release)
+    run = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True, timeout=60)
+    assert run.stdout.split("\n") == ["after the search", "the end", ""]
+    assert not run.stderr
+
+
 STARTED_WITHOUT = """
 import os, sys
 import numpy as np

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import warnings
 
 import joblib
 import numpy as np
@@ -83,3 +84,17 @@ def test_settings_of_the_thread_that_searches_hold_in_every_try(params):
         assert np.geterr()["divide"] == "raise"
     assert made.best_estimator_.memory_ == 77
     assert made.best_estimator_.divided_ == -np.inf
+
+
+class Strict(GaussianToy):
+    """Warns, and makes warnings errors for whoever comes after it in its process."""
+
+    def fit(self, X, y=None):
+        warnings.warn("the next one fails", UserWarning, stacklevel=2)
+        warnings.simplefilter("error")
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_the_filters_of_a_try_are_its_own(n_jobs):
+    search(Strict(), n_jobs=n_jobs, error_score="raise").fit(X, Y)
