@@ -89,6 +89,7 @@ class Trial:
 
     def run(self, rng, seconds):
         """Kill and resume until there is a result."""
+        before = charges(self.ledger)
         while not os.path.exists(self.result):
             begun = time.monotonic()
             pid = self.attempt()
@@ -102,7 +103,8 @@ class Trial:
             if not os.WIFSIGNALED(status):
                 seconds = max(1.0, time.monotonic() - begun)
             elif not os.path.exists(self.result) and not os.path.exists(os.path.join(self.checkpoint, "header")):
-                self.lost += bool(self.secrets)  # it had ended, and was killed before it could hand the result over
+                # what is charged without a header has ended, and was killed before it could hand the result over
+                self.lost = charges(self.ledger) - before
 
     def _kill(self, pid, victim):
         workers = [child for child in children(pid) if b"popen_loky" in command(child)]
@@ -121,6 +123,10 @@ class Trial:
             store = Store(StoreRef.of(vault, header["token"]), vault)
             self.twice += sum(mark.finishes > 1 for _, mark in store.marks(header["count"]))
             store.close()
+
+
+def charges(path):
+    return len(PrivacyLedger(path, epsilon=1e5, delta=1e-6).entries())
 
 
 def children(pid):
@@ -148,7 +154,7 @@ def chaos(searches, seed=0, undisturbed=100, folder=None):
     trials = [Trial(number, folder, seeded=number % 2 == 0) for number in range(searches)]
     for trial in trials:
         trial.run(rng, seconds=4.0)
-    entries = len(PrivacyLedger(os.path.join(folder, "ledger.db"), epsilon=1e5, delta=1e-6).entries())
+    entries = charges(os.path.join(folder, "ledger.db"))
     results = {trial.number: pickle.loads(pathlib.Path(trial.result).read_bytes()) for trial in trials}
     seeded = [trial for trial in trials if trial.seed is not None]
     equal = sum(results[trial.number] == outcome(fit(trial.seed)) for trial in seeded)

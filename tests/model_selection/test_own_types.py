@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_transformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
@@ -19,37 +19,17 @@ from skdptune.model_selection._runs import total_count
 from skdptune.model_selection._tidy import with_own_cells, with_own_types
 from skdptune.run_counts import Fixed
 from skdptune.scoring import AccuracyScorer
-
-N = 40
-Y = np.arange(N) % 2
-SPLIT = [(np.arange(30), np.arange(30, N))]
+from tests.model_selection import test_row_forms
+from tests.model_selection.test_row_forms import SPLIT, N, Y
 
 
-class Seen(ClassifierMixin, BaseEstimator):
-    """Keeps the rows that it sees, for the test, and predicts the first class."""
+class Seen(test_row_forms.Seen):
+    """Keeps the rows that it sees as arrays."""
 
-    privacy_params = ("scale",)
     rows = []
 
-    def __init__(self, scale=4.0, random_state=None):
-        self.scale = scale
-        self.random_state = random_state
-
-    def rdp_curve(self, orders):
-        return np.asarray(orders) / (2 * self.scale**2)
-
     def fit(self, X, y):
-        Seen.rows.append(X.toarray() if sp.issparse(X) else np.asarray(X))
-        self.classes_ = np.array([0, 1])
-        return self
-
-    def predict(self, X):
-        return np.zeros(X.shape[0], dtype=int)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+        return super().fit(X.toarray() if sp.issparse(X) else np.asarray(X), y)
 
 
 def rows_seen(X, *steps, tries=1, model=None):
