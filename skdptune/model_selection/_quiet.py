@@ -145,6 +145,18 @@ class _Quiet:
         self._stack.callback(_set_streams_and_hooks, sys.stdout, sys.stderr, sys.unraisablehook, threading.excepthook)
         _set_streams_and_hooks(_Sink(), _Sink(), _nothing, _nothing)
 
+    def renew(self):
+        """At the start of a try: be silent again, whatever the one before it has set."""
+        with self._lock:
+            if self._count == 0:
+                return
+            warnings.simplefilter("ignore")
+            if logging.root.manager.disable < logging.CRITICAL and not debugging():
+                logging.disable(logging.CRITICAL)
+            sys.unraisablehook, threading.excepthook = _nothing, _nothing
+            if type(sys.stdout) is not _Sink or type(sys.stderr) is not _Sink:
+                sys.stdout, sys.stderr = _Sink(), _Sink()
+
     def __exit__(self, *exc_info):
         with self._lock:
             self._count -= 1

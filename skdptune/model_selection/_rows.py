@@ -29,6 +29,7 @@ from skdptune.model_selection._missing import (
     searched_inside,
 )
 from skdptune.model_selection._numbers import NO_NUMBERS, number_columns, refuse_words
+from skdptune.model_selection._overlap import refuse_overlap
 from skdptune.model_selection._rehearsal import rehearse
 from skdptune.model_selection._tidy import (
     canonical,
@@ -60,9 +61,6 @@ __all__ = [
     "take_rows",
 ]
 
-# Rows that mostly repeat (few categories) coincide by chance; only rows that are mostly distinct are
-# compared with the public ones.
-_DISTINCT_SHARE = 0.2
 _MOST_FOUND = 20  # labels found in y and published; more only where rows are many: the square root of their number
 _RESHAPE = "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row."
 
@@ -189,6 +187,11 @@ def _check_keyed(search, X, input_name="X"):
         raise invalid_type(input_name, "one array-like of shape (n_samples, n_features)", X)
     if not X or not all(isinstance(name, str) for name in X):
         raise invalid_value(input_name, "a dict of arrays by the names of arguments of the module's forward", list(X))
+    if any(isinstance(part, (list, tuple)) for part in X.values()):
+        raise InvalidParameterError(
+            f"{input_name} given as a dict must hold arrays; one is a list, in which a single cell would decide "
+            "whether the numbers of all rows are whole. Make it an array: numpy.asarray(..., dtype=...)."
+        )
     checked = {name: _numeric(search, part, tags, f"{input_name}[{name!r}]", keyed=True)[0] for name, part in X.items()}
     without_cells(check_consistent_length, *checked.values())
     return checked
@@ -270,11 +273,14 @@ def check_labels(search, X, y):
     ------
     ValueError, TypeError
     """
+    given = y
     _refuse_kind(y, "y")
     y = without_cells(column_or_1d, without_mask(y), warn=True, about="y")
     without_cells(check_consistent_length, next(iter(X.values())) if is_keyed(X) else X, y, about="y")
     _refuse_missing_labels(y)
     y = double(y)
+    if isinstance(given, (list, tuple)) and y.dtype.kind in "biu" and not is_classifier(search.estimator):
+        y = y.astype(np.float64)  # a single float would make floats of all
     y = without_cells(check_array, y, ensure_2d=False, dtype=None, input_name="y", estimator=type(search).__name__)
     if is_classifier(search.estimator):
         without_cells(check_classification_targets, y, about="y")
@@ -469,7 +475,7 @@ def check_public_rows(search, X, y, X_public, y_public):
     if is_keyed(X) or is_keyed(X_public):
         return _check_public_keyed(search, X, y, X_public, y_public)
     _refuse_kind(X_public, "X_public")
-    X_public = with_own_types(X_public)
+    X_public = with_own_types(X_public, "X_public")
     inside = searched_inside(search)
     piped = type(inside.estimator) is Pipeline
     cells = cells_taken(inside, X_public) if piped else NO_CELLS
@@ -497,7 +503,7 @@ def check_public_rows(search, X, y, X_public, y_public):
             "with the same columns, or both as arrays."
         )
     _check_public_labels(search, y, y_public)
-    _refuse_overlap(X, y, checked, y_public)
+    refuse_overlap(X, y, checked, y_public)
     rows = X_public if hasattr(X_public, "columns") else checked
     return fresh_index(with_numbers(rows, numbers.columns)), y_public
 
@@ -512,7 +518,7 @@ def _check_public_keyed(search, X, y, X_public, y_public):
     }:
         raise InvalidParameterError("X_public must have the arrays of X, by name and by the shape of one row.")
     _check_public_labels(search, y, y_public)
-    _refuse_overlap(_flat(X), y, _flat({name: checked[name] for name in X}), y_public)
+    refuse_overlap(_flat(X), y, _flat({name: checked[name] for name in X}), y_public)
     return checked, y_public
 
 
@@ -529,56 +535,6 @@ def _check_public_labels(search, y, y_public):
         raise InvalidParameterError(
             "y_public must hold labels of the label set of y (same type, too); it has others. Map its labels first."
         )
-
-
-def _refuse_overlap(X, y, X_public, y_public):
-    if _overlap(X, y, X_public, y_public):
-        raise InvalidParameterError(
-            "X_public and y_public must not hold private rows, but some of their rows are in (X, y), bit for bit. "
-            "Rows of the private data are private also after a train_test_split: leave X_public out and let the "
-            "search hold rows out itself."
-        )
-
-
-def _overlap(X, y, X_public, y_public):
-    if hasattr(X, "tocsr") or hasattr(X_public, "tocsr"):
-        X, X_public = _dense_rows(X), _dense_rows(X_public)
-    private = _row_keys(X, y)
-    distinct = set(private)
-    if len(distinct) < _DISTINCT_SHARE * len(private):
-        return False
-    return not distinct.isdisjoint(_row_keys(X_public, y_public))
-
-
-def _dense_rows(X):
-    """Return one comparable object per row of a sparse matrix."""
-    if not hasattr(X, "tocsr"):
-        return np.asarray(X)
-    csr = X.tocsr().copy()
-    csr.sum_duplicates()
-    rows = np.empty((csr.shape[0], 1), dtype=object)
-    for i in range(csr.shape[0]):
-        part = slice(csr.indptr[i], csr.indptr[i + 1])
-        rows[i, 0] = (tuple(csr.indices[part]), tuple(csr.data[part]))
-    return rows
-
-
-def _row_keys(X, y):
-    rows = np.asarray(with_own_cells(X))
-    rows = rows.reshape(len(rows), -1)
-    if rows.dtype != object and np.issubdtype(rows.dtype, np.number):
-        # in single precision and without the sign of zero, so that a converted copy is still a copy
-        with np.errstate(over="ignore"):
-            rows = np.ascontiguousarray(rows, dtype=np.float32) + np.float32(0)
-        return [(row.tobytes(), _label_key(label)) for row, label in zip(rows, y, strict=True)]
-    return [(tuple(map(str, row)), _label_key(label)) for row, label in zip(rows, y, strict=True)]
-
-
-def _label_key(label):
-    try:
-        return float(label)
-    except (TypeError, ValueError):
-        return str(label)
 
 
 def refuse_fit_params(fit_params):

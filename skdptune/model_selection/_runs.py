@@ -24,7 +24,7 @@ from skdptune.candidates._contents import deep_copy
 from skdptune.candidates._rehearsal import made_up_batches
 from skdptune.candidates._seeding import RunRandomState, entropy_for, isolated_global_generators
 from skdptune.model_selection._pricing import training_curve
-from skdptune.model_selection._quiet import process_identity, quiet_worker
+from skdptune.model_selection._quiet import process_identity, quiet, quiet_worker
 from skdptune.model_selection._read_only import has_objects, own
 from skdptune.model_selection._rows import made_up_rows, take_rows
 from skdptune.model_selection._space import with_settings
@@ -209,6 +209,7 @@ def one_run(plan, data, seed, position=None):
         _configured(plan.config),
         _Unforked(),
     ):
+        quiet().renew()
         return _one_run(plan, data.of(position), seed, position)
 
 

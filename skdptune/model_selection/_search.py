@@ -53,6 +53,7 @@ from skdptune.model_selection._rows import (
 from skdptune.model_selection._runs import RunData, RunPlan, RunSeeds, public_coins
 from skdptune.model_selection._space import ParamSpace, unfitted
 from skdptune.model_selection._splits import as_split_scheme, check_scheme_relation
+from skdptune.model_selection._tidy import as_declared
 from skdptune.run_counts import as_run_count
 from skdptune.scoring import resolve_private_scorer, resolve_public_scorer
 
@@ -441,6 +442,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         check_index(self, X)
         X, y = check_rows(self, X, y)
         classes = label_set(self, y)
+        y = as_declared(y, classes)
         if public_validation:
             X_public, y_public = check_public_rows(self, X, y, X_public, y_public)
         plan = self._plan(terms, priced, classes)

@@ -1,6 +1,7 @@
 """No cell of one row decides in what form another row is seen, trained on or scored."""
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from skdptune import PrivateRandomSearchCV
-from skdptune._exceptions import InvalidParameterError
+from skdptune._exceptions import InvalidParameterError, InvalidTypeError
 from skdptune.candidates import row_wise
 from skdptune.model_selection import release_test_score
 from skdptune.model_selection._runs import total_count
@@ -57,7 +58,10 @@ def whole():
     return [[2, 3] for _ in range(N)]
 
 
-@pytest.mark.parametrize("cell", [2.5, True, 2**63, np.float32(0.5)])
+ODD_NUMBERS = [2.5, True, 2**63, 2**70, np.float32(0.5), np.longdouble(0.5), Decimal("0.5")]
+
+
+@pytest.mark.parametrize("cell", ODD_NUMBERS)
 @pytest.mark.parametrize("steps", [[FunctionTransformer(np.reciprocal)], []])
 def test_one_number_of_another_type_in_a_list_leaves_the_others_alone(cell, steps):
     rows = whole()
@@ -68,8 +72,8 @@ def test_one_number_of_another_type_in_a_list_leaves_the_others_alone(cell, step
     assert before.dtype == after.dtype == np.float64
 
 
-@pytest.mark.parametrize("cell", ["x", 1.5, None])
-def test_one_text_in_a_list_leaves_the_categories_of_others_alone(cell):
+@pytest.mark.parametrize("cell", [1.5, 2**70, None])
+def test_one_odd_cell_of_a_list_leaves_the_categories_of_others_alone(cell):
     encode = OneHotEncoder(categories=[[2], [3]], handle_unknown="ignore", sparse_output=False)
     rows = whole()
     (before,) = rows_seen(rows, encode)
@@ -77,6 +81,64 @@ def test_one_text_in_a_list_leaves_the_categories_of_others_alone(cell):
     (after,) = rows_seen(rows, encode)
     np.testing.assert_array_equal(before[1:], after[1:])
     assert before[1:].all()
+
+
+@pytest.mark.parametrize("cell", ["x", "3", b"3", {}, datetime.date(2020, 1, 1), 1j])
+@pytest.mark.parametrize("y", [Y, Y.tolist()])
+def test_a_list_with_a_column_of_more_than_one_kind_costs_nothing(cell, y):
+    rows = whole()
+    rows[0][0] = cell
+    search = PrivateRandomSearchCV(make_pipeline(FunctionTransformer(np.negative), Seen()), {"seen__scale": [4.0]})
+    Seen.rows.clear()
+    with pytest.raises((InvalidParameterError, InvalidTypeError)):
+        search.fit(rows, y)
+    assert not Seen.rows
+
+
+def test_a_column_of_a_list_that_says_nothing_is_refused():
+    # the next row would say whether it holds numbers or text
+    with pytest.raises(InvalidParameterError, match="or nothing"):
+        with_own_types([[2, None], [3, float("nan")]])
+    assert with_own_types([[2, None], [3, "a"]])[1].tolist() == [3.0, "a"]
+    assert with_own_types([[2, None], [3, 1]])[1].tolist() == [3.0, 1.0]
+
+
+def test_columns_of_a_list_are_numbers_or_text():
+    rows = with_own_types([[1, "a", None], [True, None, Decimal("0.5")], [np.int8(3), np.str_("b"), 2]])
+    assert rows[:, 0].tolist() == [1.0, 1.0, 3.0]
+    assert rows[:, 1].tolist() == ["a", None, "b"]
+    np.testing.assert_array_equal(rows[:, 2].astype(float), [np.nan, 0.5, 2.0])
+    assert with_own_types([[1, None], [2, 3]]).dtype == np.float64
+
+
+@pytest.mark.parametrize("cell", ODD_NUMBERS)
+def test_one_number_of_a_list_leaves_the_test_score_of_others_alone(cell):
+    @row_wise
+    def as_text(X):
+        return np.array([[str(value) for value in row] for row in X], dtype=object)
+
+    model = make_pipeline(
+        FunctionTransformer(as_text),
+        OneHotEncoder(categories=[["2.0"], ["3.0"]], handle_unknown="ignore", sparse_output=False),
+        North(),
+    )
+    search = PrivateRandomSearchCV(model, {"north__scale": [4.0]}, n_iter=Fixed(1), classes=[0, 1], cv=SPLIT)
+    search.fit(np.array(whole(), dtype=float), Y)
+    rows = whole()
+    rows[0][0] = cell
+    labels = np.ones(N, dtype=int)
+    assert release_test_score(search, rows, labels, score_noise=0.04).score >= 1 - 2.5 / N
+
+
+def test_labels_of_a_list_have_the_type_of_the_declared_ones():
+    class Counting(Seen):
+        def fit(self, X, y):
+            np.bincount(y)
+            return super().fit(X, y)
+
+    search = PrivateRandomSearchCV(Counting(), {"scale": [4.0]}, n_iter=Fixed(1), classes=[0, 1], cv=SPLIT)
+    search.fit(np.ones((N, 1)), [1.0, *Y[1:].tolist()])
+    assert search.best_score_ > -np.inf
 
 
 @pytest.mark.parametrize("kind", [list, np.array])

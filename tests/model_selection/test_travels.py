@@ -1,6 +1,8 @@
 """What every try needs reaches it, on every engine, or is refused before anything is charged."""
 
+import logging
 import os
+import sys
 import threading
 import warnings
 
@@ -98,3 +100,23 @@ class Strict(GaussianToy):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_the_filters_of_a_try_are_its_own(n_jobs):
     search(Strict(), n_jobs=n_jobs, error_score="raise").fit(X, Y)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_what_a_try_switches_on_is_off_for_the_next_one(n_jobs, tmp_path):
+    path = str(tmp_path / "log")
+
+    class Speaking(GaussianToy):
+        """Speaks as loudly as it can, and lets the next one speak."""
+
+        def fit(self, X, y=None):
+            log = logging.getLogger("somebody.else")
+            log.addHandler(logging.FileHandler(path))
+            log.error("a try has begun")
+            logging.disable(logging.NOTSET)
+            sys.stdout = sys.__stdout__
+            return super().fit(X, y)
+
+    PrivateRandomSearchCV(Speaking(), {"s": [1.0]}, n_iter=Fixed(9), n_jobs=n_jobs, error_score="raise").fit(X, Y)
+    assert not os.path.getsize(path)  # opened, and never written to
+    assert logging.root.manager.disable == logging.NOTSET
