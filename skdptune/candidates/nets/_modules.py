@@ -112,6 +112,9 @@ class MLP(nn.Module):
 register(MLP, 2, lambda layer: [*map(type, layer._modules.values())] == [nn.Sequential])
 
 
+_BUILDS = 5  # attempts to be alone, or to see that one is not
+
+
 class fixed_torch_seed:  # noqa: N801
     """Run a block with the global generators seeded, and put their state back afterwards.
 
@@ -258,7 +261,18 @@ def build_module(net, n_features_in, n_outputs, seed):
     kwargs = {name: _own_copy(f"module__{name}", value) for name, value in net.get_params_for("module").items()}
     # Where another run draws from Python's and numpy's generators they are left to it: that no constructor draws from
     # them was looked at before.
-    own = _is_own_maker(made) and not shares_its_process(now=True)
+    shapes = {"n_features_in": n_features_in, "n_outputs": n_outputs}
+    for left in reversed(range(_BUILDS)):
+        own = _is_own_maker(made) and not shares_its_process(now=True)
+        try:
+            return _built(net, made, kwargs, shapes, seed, own)
+        except SharedProcessError:  # another run has begun just now; or the constructor draws, each time
+            if not own or not left:
+                raise
+    return None
+
+
+def _built(net, made, kwargs, shapes, seed, own):
     with fixed_torch_seed(seed, own_code=own), plain_torch(), _without_draws(net, own and shares_its_process()):
         try:
             if isinstance(made, torch.jit.ScriptModule):
@@ -268,9 +282,8 @@ def build_module(net, n_features_in, n_outputs, seed):
                 )
             if isinstance(made, nn.Module):
                 return type(made)(**kwargs) if kwargs else as_leaves(made)
-            known = {"n_features_in": n_features_in, "n_outputs": n_outputs}
             wanted = _parameters_of(made)
-            filled = {name: value for name, value in known.items() if name in wanted}
+            filled = {name: value for name, value in shapes.items() if name in wanted}
             built = made(**{**filled, **kwargs})
         except SkdptuneError:
             raise

@@ -25,6 +25,7 @@ from skdptune.candidates.nets._losses import RowLoss
 from skdptune.candidates.nets._per_sample import clipper
 from skdptune.ledger import PrivacyLedger
 from skdptune.model_selection import _preflight
+from skdptune.run_counts import Fixed
 
 from .toys import Small
 
@@ -150,9 +151,9 @@ def test_a_search_in_threads_is_refused_before_the_charge(settings, words, tmp_p
 
 def test_known_modules_are_searched_in_threads():
     net = DPNeuralNetClassifier(layers, steps=2, expected_batch_size=20)
-    search = PrivateRandomSearchCV(net, {"lr": [0.1, 0.5]}, n_iter=4, classes=[0, 1], n_jobs=2)
+    search = PrivateRandomSearchCV(net, {"lr": [0.1, 0.5]}, n_iter=Fixed(30), classes=[0, 1], n_jobs=2)
     with parallel_config(backend="threading"):
-        assert search.fit(X, Y).best_score_ >= 0
+        assert np.isfinite(search.fit(X, Y).best_score_)
 
 
 def test_engines_whose_workers_have_several_threads(monkeypatch):
