@@ -77,9 +77,8 @@ def check_index(search, X):
     ------
     InvalidParameterError
     """
-    if hasattr(X, "iloc"):
-        for func in itertools.islice(_declared(search), 1):
-            refuse_speaking_index(X, FunctionTransformer(func))
+    if hasattr(X, "iloc") and any(True for _ in _declared(search)):
+        refuse_speaking_index(X)
 
 
 def _declared(value):

@@ -49,13 +49,12 @@ class LateCtrlC(PromptCtrlC):
 
     def hold(self):
         """From here on a result is there: Ctrl-C is noted, and does nothing yet."""
-        before = signal.getsignal(signal.SIGINT)
-        if self._before is not None or not callable(before):  # none, ignored, or a handler that is not Python's
+        held = self._before is not None
+        if held or not callable(signal.getsignal(signal.SIGINT)):  # none, ignored, or a handler that is not Python's
             return
         if threading.current_thread() is threading.main_thread():
             with contextlib.suppress(ValueError):  # of a subinterpreter, say
-                self._before = before
-                signal.signal(signal.SIGINT, self._note)
+                self._before = signal.signal(signal.SIGINT, self._note)
 
     def _note(self, number, frame):
         self.came = True

@@ -136,26 +136,25 @@ class _Quiet:
     def _silence(self):
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
         if not debugging():
             self._stack.callback(logging.disable, logging.root.manager.disable)
-            logging.disable(logging.CRITICAL)
         self._real = _mute_descriptors(self._stack)
-        # the hooks may be called once per try
         self._stack.callback(_set_streams_and_hooks, sys.stdout, sys.stderr, sys.unraisablehook, threading.excepthook)
-        _set_streams_and_hooks(_Sink(), _Sink(), _nothing, _nothing)
+        self._hush()
+
+    def _hush(self):
+        """Switch off what can be switched on again by anybody."""
+        warnings.simplefilter("ignore")
+        if logging.root.manager.disable < logging.CRITICAL and not debugging():
+            logging.disable(logging.CRITICAL)
+        streams = (part if type(part) is _Sink else _Sink() for part in (sys.stdout, sys.stderr))
+        _set_streams_and_hooks(*streams, _nothing, _nothing)  # the hooks may be called once per try
 
     def renew(self):
         """At the start of a try: be silent again, whatever the one before it has set."""
         with self._lock:
-            if self._count == 0:
-                return
-            warnings.simplefilter("ignore")
-            if logging.root.manager.disable < logging.CRITICAL and not debugging():
-                logging.disable(logging.CRITICAL)
-            sys.unraisablehook, threading.excepthook = _nothing, _nothing
-            if type(sys.stdout) is not _Sink or type(sys.stderr) is not _Sink:
-                sys.stdout, sys.stderr = _Sink(), _Sink()
+            if self._count:
+                self._hush()
 
     def __exit__(self, *exc_info):
         with self._lock:

@@ -7,7 +7,6 @@ import numpy as np
 from scipy.sparse import issparse
 
 from skdptune._exceptions import InvalidParameterError
-from skdptune.candidates._rehearsal import declared_functions
 from skdptune.candidates._row_safe import length_of
 from skdptune.model_selection._missing import missing
 
@@ -77,7 +76,8 @@ def with_own_types(X, name="X"):
 
 def _column_of(cells):
     """Return cells of a list as floats, or as text; None if they are neither. Missing ones are missing in both."""
-    known = cells[~missing(cells)]
+    there = ~missing(cells)
+    known = cells[there]
     if not len(known):
         return None  # the next row would decide
     if all(isinstance(cell, str) for cell in known):
@@ -86,7 +86,7 @@ def _column_of(cells):
         return None
     column = np.full(len(cells), np.nan)
     with np.errstate(over="ignore"):
-        column[~missing(cells)] = [_float(cell) for cell in known]
+        column[there] = [_float(cell) for cell in known]
     return column
 
 
@@ -180,15 +180,15 @@ def fresh_index(X):
     return X.reset_index(drop=True) if hasattr(X, "iloc") and hasattr(X, "reset_index") else X
 
 
-def refuse_speaking_index(X, estimator):
-    """Refuse a frame whose index says something where declared functions, which could read it, would not find it.
+def refuse_speaking_index(X):
+    """Refuse a frame whose index says something: for declared functions, which could read it and would not find it.
 
     Raises
     ------
     InvalidParameterError
     """
     index = getattr(X, "index", None)
-    if not hasattr(X, "iloc") or not hasattr(index, "nlevels") or not declared_functions(estimator):
+    if not hasattr(X, "iloc") or not hasattr(index, "nlevels"):
         return
     if index.nlevels > 1 or index.name is not None or index.dtype.kind not in "iu":
         raise InvalidParameterError(

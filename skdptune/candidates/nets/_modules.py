@@ -262,14 +262,15 @@ def build_module(net, n_features_in, n_outputs, seed):
     # Where another run draws from Python's and numpy's generators they are left to it: that no constructor draws from
     # them was looked at before.
     shapes = {"n_features_in": n_features_in, "n_outputs": n_outputs}
-    for left in reversed(range(_BUILDS)):
+    left = _BUILDS
+    while True:
+        left -= 1
         own = _is_own_maker(made) and not shares_its_process(now=True)
         try:
             return _built(net, made, kwargs, shapes, seed, own)
         except SharedProcessError:  # another run has begun just now; or the constructor draws, each time
             if not own or not left:
                 raise
-    return None
 
 
 def _built(net, made, kwargs, shapes, seed, own):
