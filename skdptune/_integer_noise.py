@@ -23,7 +23,6 @@ Notation (paper <-> code)
 
 import hashlib
 import secrets
-from fractions import Fraction
 
 __all__ = [
     "BitSource",
@@ -184,7 +183,7 @@ def sample_discrete_laplace(scale, bits):
 
     Parameters
     ----------
-    scale : fractions.Fraction or int
+    scale : fractions.Fraction, int or float
         Positive; the noise on a count of sensitivity 1 costs epsilon = 1 / scale.
     bits : BitSource
 
@@ -198,21 +197,19 @@ def sample_discrete_laplace(scale, bits):
 
     Examples
     --------
+    >>> from fractions import Fraction
     >>> isinstance(sample_discrete_laplace(Fraction(3, 2), bit_source()), int)
     True
     """
-    scale = Fraction(scale)
+    t, s = scale.as_integer_ratio()
     while True:
-        value = _laplace_attempt(scale.numerator, scale.denominator, bits)
+        value = _laplace_attempt(t, s, bits)
         if value is not None:
             return value
 
 
-def _gaussian_attempt(scale, bits):
-    """Return a draw for the scale, or None: try again."""
-    variance = scale * scale
-    a, b = variance.numerator, variance.denominator
-    t = scale.numerator // scale.denominator + 1
+def _gaussian_attempt(a, b, t, bits):
+    """Return a draw for the variance a/b, or None: try again; t is an integer above the standard deviation."""
     y = sample_discrete_laplace(t, bits)
     # Accept Y ~ Lap_Z(t) with probability exp(-(|Y| - variance/t)^2 / (2 variance)); over integers
     # the exponent is (|Y| t b - a)^2 / (2 a b t^2).
@@ -225,7 +222,7 @@ def sample_discrete_gaussian(scale, bits):
 
     Parameters
     ----------
-    scale : fractions.Fraction or int
+    scale : fractions.Fraction, int or float
         Positive; the noise on a count of sensitivity 1 costs 1 / (2 scale^2) in zCDP.
     bits : BitSource
 
@@ -239,11 +236,13 @@ def sample_discrete_gaussian(scale, bits):
 
     Examples
     --------
+    >>> from fractions import Fraction
     >>> isinstance(sample_discrete_gaussian(Fraction(3, 2), bit_source()), int)
     True
     """
-    scale = Fraction(scale)
+    numerator, denominator = scale.as_integer_ratio()
+    a, b, t = numerator**2, denominator**2, numerator // denominator + 1
     while True:
-        value = _gaussian_attempt(scale, bits)
+        value = _gaussian_attempt(a, b, t, bits)
         if value is not None:
             return value

@@ -124,7 +124,8 @@ def test_laplace_law_is_exact_by_enumeration(monkeypatch, scale):
 def test_gaussian_law_is_exact_by_enumeration(monkeypatch, scale):
     monkeypatch.setattr(_integer_noise, "bernoulli_exp", exp_as_one_coin)
     monkeypatch.setattr(_integer_noise, "sample_discrete_laplace", laplace_as_one_choice)
-    found, _ = enumerate_law(lambda b: _integer_noise._gaussian_attempt(scale, b), 0)
+    a, b, t = scale.numerator**2, scale.denominator**2, math.floor(scale) + 1
+    found, _ = enumerate_law(lambda bits: _integer_noise._gaussian_attempt(a, b, t, bits), 0)
     assert_proportional(found, exact_pmf(sample_discrete_gaussian, float(scale), 6))
 
 

@@ -15,6 +15,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
+from skdptune.candidates._entropy import HashedSequence
+
 __all__ = [
     "GENERATORS",
     "FoundError",
@@ -33,6 +35,7 @@ GENERATORS = (
     np.random.Generator,
     np.random.BitGenerator,
     np.random.SeedSequence,
+    HashedSequence,
 )
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 # Where scikit-learn keeps fitted parts in a parameter.

@@ -331,7 +331,7 @@ def _withhold_copies(fitted, copies):
         seen.add(id(model))
         names = set()
         for name, value in vars(model).items():
-            if is_generator(value) or (is_plain(value) and not isinstance(value, np.ndarray)):
+            if (is_plain(value) and not isinstance(value, np.ndarray)) or is_generator(value):
                 continue  # a generator is never published
             found, members = copies.in_value(value)
             waiting += members

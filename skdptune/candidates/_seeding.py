@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, clone
 
 from skdptune._exceptions import CandidateRefusedError
 from skdptune.candidates._contents import FoundError, is_estimator, is_generator, is_plain, walk
-from skdptune.candidates._entropy import ENTROPY_BITS, entropy_for, words
+from skdptune.candidates._entropy import ENTROPY_BITS, HashedSequence, entropy_for
 from skdptune.candidates._generators import (
     hold_global_generators,
     isolated_global_generators,
@@ -43,11 +43,11 @@ __all__ = [
     "with_settings_of",
 ]
 
-_POOL_WORDS = ENTROPY_BITS // 32  # SeedSequence keeps 4 words (128 bits) unless told otherwise
-
 
 def bit_generator(entropy):
-    """Return a bit generator of 256 bits of state and stream; made a hundred times faster than a Mersenne twister.
+    """Return a bit generator of 128 bits of state in one of 2**127 streams, made of 256 bits of entropy.
+
+    It is made a hundred times faster than a Mersenne twister.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def bit_generator(entropy):
     >>> np.random.Generator(bit_generator(entropy)).random() == np.random.Generator(bit_generator(entropy)).random()
     True
     """
-    return np.random.PCG64DXSM(np.random.SeedSequence(words(entropy), pool_size=_POOL_WORDS))
+    return np.random.PCG64DXSM(HashedSequence(entropy))
 
 
 class RunRandomState(np.random.RandomState):

@@ -25,7 +25,7 @@ _GENERATORS = (
     np.random.RandomState,
     np.random.Generator,
     np.random.BitGenerator,
-    np.random.SeedSequence,
+    np.random.bit_generator.ISeedSequence,
     random.Random,
 )
 # they say who may go on, and set nothing

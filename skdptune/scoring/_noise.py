@@ -187,7 +187,7 @@ class ScoreNoise:
         >>> isinstance(ScoreNoise.geometric(2.0).sample(), int)
         True
         """
-        return _SAMPLERS[self.kind](Fraction(self.scale), bit_source(seed))
+        return _SAMPLERS[self.kind](self.scale, bit_source(seed))
 
 
 def as_score_noise(score_noise, training_curve):

@@ -15,6 +15,8 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
 
 from skdptune._exceptions import CandidateRefusedError
+from skdptune.candidates._contents import is_generator
+from skdptune.candidates._entropy import HashedSequence
 from skdptune.candidates._generators import SharedProcessError, borrowed_global_generators, fix_global_generators
 from skdptune.candidates._seeding import (
     RunRandomState,
@@ -55,7 +57,27 @@ def test_entropy_is_derived_from_seed_and_path():
 def test_all_256_bits_of_entropy_reach_the_generator():
     draws = {RunRandomState(1 << bit).bytes(16) for bit in range(256)}
     assert len(draws) == 256
-    assert RunRandomState(1)._bit_generator._seed_seq.pool_size == 8  # words of 32 bits
+
+
+def test_spawned_generators_are_new_at_every_call_and_repeat_with_the_entropy():
+    def draws():
+        generator = np.random.default_rng(RunRandomState(5))
+        children = [*generator.spawn(2), *generator.spawn(1), generator]
+        return [child.random() for child in children]
+
+    first = draws()
+    assert len(set(first)) == 4
+    assert draws() == first
+
+
+@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.Philox, np.random.SFC64, np.random.MT19937])
+def test_hashed_words_seed_every_bit_generator(kind):
+    first, same, other = (np.random.Generator(kind(HashedSequence(entropy))).random() for entropy in (1, 1, 2))
+    assert first == same != other
+
+
+def test_a_sequence_is_withheld_as_the_generator_is_that_it_seeds():
+    assert is_generator(RunRandomState(1)._bit_generator.seed_seq)
 
 
 def test_run_random_state_cannot_be_replayed():

@@ -1,6 +1,8 @@
 """The numbers that the README states come out of the package, rounded up."""
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from skdptune.report import round_up
 from skdptune.run_counts import Logarithmic, TruncatedNegativeBinomial
 from tests.docs.tutorial import ROOT
 
+SITE = os.environ.get("SKDPTUNE_SITE")
 README = (ROOT / "README.rst").read_text()
 ROWS = {
     r"pure DP, about 20 tries": (PrivacyCurve.pure(1.0), Logarithmic(20), 20, 1e-6),
@@ -33,7 +36,7 @@ def test_the_sentences_repeat_the_table():
 
 
 # What examples/audits/accuracy_in_the_docs.py prints, and where it is quoted; pages that are built measure it.
-MEASURED = {"mean": 0.93, "nine": 0.87, "worst": 0.82, "plain": 0.96, "larger": 0.63}
+MEASURED = {"mean": 0.94, "nine": 0.89, "worst": 0.79, "plain": 0.96, "larger": 0.63}  # "at least" is rounded down
 PAGES = {
     "README.rst": ("mean", "nine", "worst", "plain", "larger"),
     "skdptune/_cli/_demo.py": ("mean", "plain", "larger"),
@@ -64,7 +67,17 @@ def test_the_stated_accuracy_is_what_is_measured():
     pytest.importorskip("diffprivlib.models", exc_type=Exception)
     namespace = {"__name__": "accuracy_in_the_docs"}
     exec((ROOT / "examples" / "audits" / "accuracy_in_the_docs.py").read_text(), namespace)
-    found = vars(namespace["quickstart_in_brief"]())
-    # seeded, so that on the tested versions it is these numbers; elsewhere a few rows may fall on the other side
-    room = {"mean": 0.01, "nine": 0.02, "worst": 0.05, "plain": 0.01, "larger": 0.005}
-    assert all(abs(found[name] - MEASURED[name]) <= room[name] for name in MEASURED), found
+    # the first 30 of its hundred seeds; the front page, for which all are used, is compared exactly
+    found = vars(namespace["quickstart_in_brief"](30))
+    room = {"mean": 0.02, "nine": 0.05, "plain": 0.01, "larger": 0.005}
+    assert all(abs(found[name] - MEASURED[name]) <= room[name] for name in room), found
+    assert found["worst"] >= MEASURED["worst"] - 0.05
+
+
+@pytest.mark.skipif(not SITE, reason="SKDPTUNE_SITE names no built site")
+def test_the_front_page_has_measured_the_same_accuracy():
+    page = (Path(SITE) / "index.html").read_text()
+    values = re.findall(r'class="computed-value">([\d.]+)<', page[: page.index("measured while this page was built")])
+    mean, searches, plain, larger = values[-4:]
+    assert (float(mean), int(searches)) == (MEASURED["mean"], 100)
+    assert (float(plain), float(larger)) == (MEASURED["plain"], MEASURED["larger"])
