@@ -108,6 +108,7 @@ class _Quiet:
         self._lock = threading.Lock()
         self._count = 0
         self._stack = None
+        self._debugging, self._heard = False, ()
         self._real = {}  # muted descriptor -> a copy of where it led
 
     def after_fork(self):
@@ -136,18 +137,20 @@ class _Quiet:
     def _silence(self):
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(warnings.catch_warnings())
-        if not debugging():
-            self._stack.callback(logging.disable, logging.root.manager.disable)
+        self._debugging = debugging()  # decided once: a try may set levels
+        self._stack.callback(logging.disable, logging.root.manager.disable)
         self._real = _mute_descriptors(self._stack)
         self._stack.callback(_set_streams_and_hooks, sys.stdout, sys.stderr, sys.unraisablehook, threading.excepthook)
+        self._heard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__, None)
         self._hush()
 
     def _hush(self):
         """Switch off what can be switched on again by anybody."""
         warnings.simplefilter("ignore")
-        if logging.root.manager.disable < logging.CRITICAL and not debugging():
+        if logging.root.manager.disable < logging.CRITICAL and not self._debugging:
             logging.disable(logging.CRITICAL)
-        streams = (part if type(part) is _Sink else _Sink() for part in (sys.stdout, sys.stderr))
+        # a stream of somebody's own, who captures text around a search or beside it, stays
+        streams = (_Sink() if any(s is heard for heard in self._heard) else s for s in (sys.stdout, sys.stderr))
         _set_streams_and_hooks(*streams, _nothing, _nothing)  # the hooks may be called once per try
 
     def renew(self):
@@ -160,7 +163,7 @@ class _Quiet:
         with self._lock:
             self._count -= 1
             if self._count == 0:
-                self._real = {}
+                self._real, self._heard = {}, ()
                 self._stack.close()
                 self._stack = None
 

@@ -1,9 +1,12 @@
 """What every try needs reaches it, on every engine, or is refused before anything is charged."""
 
+import contextlib
+import io
 import logging
 import os
 import sys
 import threading
+import time
 import warnings
 
 import joblib
@@ -120,3 +123,64 @@ def test_what_a_try_switches_on_is_off_for_the_next_one(n_jobs, tmp_path):
     PrivateRandomSearchCV(Speaking(), {"s": [1.0]}, n_iter=Fixed(9), n_jobs=n_jobs, error_score="raise").fit(X, Y)
     assert not os.path.getsize(path)  # opened, and never written to
     assert logging.root.manager.disable == logging.NOTSET
+
+
+@pytest.mark.parametrize(("before", "within"), [(logging.NOTSET, logging.DEBUG), (logging.DEBUG, logging.WARNING)])
+def test_levels_that_a_try_sets_neither_let_the_next_one_speak_nor_outlast_the_search(before, within, tmp_path):
+    path, mine = str(tmp_path / "log"), logging.getLogger("skdptune")
+
+    class Configures(GaussianToy):
+        def fit(self, X, y=None):
+            log = logging.getLogger("somebody.else.again")
+            log.handlers[:] = [logging.FileHandler(path)]
+            log.error("a try has begun")
+            log.handlers[0].close()
+            logging.disable(logging.NOTSET)
+            mine.setLevel(within)
+            return super().fit(X, y)
+
+    mine.setLevel(before)
+    try:
+        PrivateRandomSearchCV(Configures(), {"s": [1.0]}, n_iter=Fixed(5), error_score="raise").fit(X, Y)
+    finally:
+        mine.setLevel(logging.NOTSET)
+    assert bool(os.path.getsize(path)) == (before == logging.DEBUG)  # whoever debugs hears everybody
+    assert logging.root.manager.disable == logging.NOTSET
+
+
+def test_text_captured_around_an_inner_search_is_complete():
+    captured = []
+
+    class Captures(GaussianToy):
+        def fit(self, X, y=None):
+            text = io.StringIO()
+            with contextlib.redirect_stdout(text):
+                print("before")
+                PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}, n_iter=Fixed(2)).fit(X, y)
+                print("after")
+            captured.append(text.getvalue())
+            return super().fit(X, y)
+
+    PrivateRandomSearchCV(Captures(), {"s": [1.0]}, n_iter=Fixed(2), error_score="raise").fit(X, Y)
+    assert captured == ["before\nafter\n"] * 2
+
+
+def test_text_captured_by_another_thread_beside_a_search_is_complete():
+    begun, text, printed = threading.Event(), io.StringIO(), 0
+
+    class Waits(GaussianToy):
+        def fit(self, X, y=None):
+            begun.set()
+            time.sleep(0.001)
+            return super().fit(X, y)
+
+    search = PrivateRandomSearchCV(Waits(), {"s": [1.0]}, n_iter=Fixed(100), error_score="raise")
+    fitting = threading.Thread(target=search.fit, args=(X, Y))
+    fitting.start()
+    assert begun.wait(60)
+    with contextlib.redirect_stdout(text):
+        while fitting.is_alive():
+            print("mine")
+            printed += 1
+            fitting.join(0.01)
+    assert text.getvalue().count("mine") == printed > 3
