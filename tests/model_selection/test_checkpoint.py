@@ -219,6 +219,7 @@ def _fit_in_child(folder, ledger_path, result, n):
     return in_child(work)
 
 
+@pytest.mark.slow
 def test_killed_before_every_single_change_of_the_disk(tmp_path):
     folder, ledger, result = (str(tmp_path / name) for name in ("checkpoint", "ledger", "result"))
     search(None, n_iter=Fixed(4), ledger=Ledger()).privacy_cost(len(X))  # the children find the price in a cache

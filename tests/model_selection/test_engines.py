@@ -22,7 +22,9 @@ NEEDS = {"dask": "distributed", "ray": "ray", "spark": "joblibspark"}
 
 def engines():
     for engine in WORKERS:
-        marks = [pytest.mark.slow] if engine in NEEDS else []
+        marks = [pytest.mark.xdist_group(engine)]  # they share what one process has found
+        if engine in NEEDS:
+            marks.append(pytest.mark.slow)
         if engine in NEEDS and importlib.util.find_spec(NEEDS[engine]) is None:
             marks.append(pytest.mark.skip(reason=f"{NEEDS[engine]} is not installed"))
         yield pytest.param(engine, marks=marks)
