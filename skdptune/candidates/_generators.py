@@ -18,12 +18,14 @@ from skdptune.candidates._entropy import entropy_for, words
 __all__ = [
     "SharedProcessError",
     "borrowed_global_generators",
+    "drawn_from",
     "fix_global_generators",
     "hold_global_generators",
     "isolated_global_generators",
     "release_global_generators",
     "shares_its_process",
     "tries_share_a_process",
+    "watched_global_generators",
 ]
 
 
@@ -48,11 +50,12 @@ class _GlobalGenerators:
         self.held = False
         self.saved = None
         self.threads = {}  # thread -> how many blocks it has open
+        self.renewed = 0  # how often the state was set from here
 
     def enter(self, seed, counts=True):
         with self.lock:
             self._open(counts)
-            _reseed(seed)
+            self.set(_reseed, seed)
 
     def _open(self, counts):
         if self.active == 0:
@@ -71,8 +74,19 @@ class _GlobalGenerators:
                     self.threads[mine] = left
             self.active -= 1
             if self.active == 0:
-                _put_back(self.saved)
+                self.set(_put_back, self.saved)
                 self.saved = None
+
+    def set(self, how, *args):
+        """Set the state by ``how``, so that whoever watches knows that it was not a draw."""
+        with self.lock:
+            self.renewed += 1
+            how(*args)
+
+    def look(self):
+        """Return the state, how often it was set, and whether another thread has a run under way."""
+        with self.lock:
+            return drawn_from(), self.renewed, self.others()
 
     def others(self):
         """Return whether another thread has a run under way."""
@@ -89,9 +103,9 @@ class _GlobalGenerators:
         """Close the block: as it was found, unless another run draws by now, for which nothing may come twice."""
         with self.lock:
             if self.others():
-                _reseed(None)
+                self.set(_reseed, None)
             else:
-                _put_back(states)
+                self.set(_put_back, states)
             self.leave()
 
     def refuse_others(self):
@@ -108,6 +122,12 @@ _REFUSAL = (
 
 def _states():
     return np.random.get_state(), random.getstate()
+
+
+def drawn_from():
+    """Return the states of Python's and numpy's global generators, to be compared."""
+    state = np.random.get_state()
+    return random.getstate(), (state[1].tobytes(), *state[2:])
 
 
 def _put_back(states):
@@ -267,5 +287,37 @@ def fix_global_generators(for_python, for_numpy):
     """
     with _GENERATORS.lock:  # a run that enters now reseeds afterwards
         _GENERATORS.refuse_others()
-        random.seed(for_python)
-        np.random.seed(for_numpy)
+        _GENERATORS.set(_fix, for_python, for_numpy)
+
+
+def _fix(for_python, for_numpy):
+    random.seed(for_python)
+    np.random.seed(for_numpy)
+
+
+class watched_global_generators:  # noqa: N801
+    """See whether a block draws from numpy's and Python's global generators.
+
+    Attributes
+    ----------
+    drawn : bool
+        Whether their state is another one after the block.
+    alone : bool
+        Whether nothing but the block can have changed it: no other thread had a run under way, and none set it.
+
+    Examples
+    --------
+    >>> with watched_global_generators() as seen:
+    ...     _ = random.random()
+    >>> seen.drawn, seen.alone
+    (True, True)
+    """
+
+    def __enter__(self):
+        self._before = _GENERATORS.look()
+        return self
+
+    def __exit__(self, *exc_info):
+        (before, renewed, others), (after, renewed_since, others_since) = self._before, _GENERATORS.look()
+        self.drawn = before != after
+        self.alone = not others and not others_since and renewed == renewed_since

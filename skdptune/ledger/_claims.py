@@ -38,16 +38,18 @@ class Claim:
         ------
         InvalidParameterError
             If the reservation does not exist, is used by another search, or was made for another price.
+        LedgerError
+            If the ledger cannot be used, or its history was edited.
         """
         cost, by = cost_of(spent, None), check_text("token", token)
         ledger = self.ledger
         ledger._check_relation(cost.curve)
         digest = curve_digest(cost.curve)
-        with ledger._store.writing(ledger.identity) as page:
+        with ledger._writing() as page:
             kinds = {row["kind"]: row for row in page.of_token(self.token)}
-            if "claim" in kinds and kinds["claim"].get("by") == by:
+            reason = _unclaimable(kinds, digest, by)
+            if not reason and "claim" in kinds:
                 return LedgerEntry.from_row(kinds["claim"])
-            reason = _unclaimable(kinds, digest)
             if reason:
                 raise InvalidParameterError(
                     f"token must name an unused reservation of this search's price; {self.token!r} {reason}. Nothing "
@@ -58,12 +60,12 @@ class Claim:
             return LedgerEntry.from_row(page.append(row))
 
 
-def _unclaimable(kinds, digest):
+def _unclaimable(kinds, digest, by):
     if "reserve" not in kinds:
         return "is no reservation"
     if "release" in kinds:
         return "was released"
-    if "claim" in kinds:
+    if "claim" in kinds and kinds["claim"].get("by") != by:
         return "was claimed by another search"
     if digest is None or kinds["reserve"]["digest"] != digest:
         return "was made for another price"

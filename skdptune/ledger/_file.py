@@ -264,6 +264,13 @@ class LedgerFile:
             )
         return rows
 
+    @contextlib.contextmanager
+    def _writing(self):
+        """Give a page to append to, after auditing what it is appended to: an edited history is not charged."""
+        with self._store.writing(self.identity) as page:
+            self._audited(page)
+            yield page
+
     def plan(self):
         """Return the registered plan as a tuple of :class:`PlannedEntry`; empty without one."""
         with self._store.reading(self.identity) as page:

@@ -89,7 +89,8 @@ class PrivacyLedger(LedgerFile):
     Raises
     ------
     LedgerError
-        For a file that cannot be used: not a ledger, damaged, read-only, of a newer format.
+        For a file that cannot be used: not a ledger, damaged, of a newer format, or one that this user may not write
+        to, in a folder that they may not write to.
     InvalidParameterError, InvalidTypeError
         For other terms than those stored, and for a file system that is known to span machines.
 
@@ -158,7 +159,8 @@ class PrivacyLedger(LedgerFile):
         PricingError
             If the search has no finite price at this order; RelationMismatchError if it has another relation.
         LedgerError
-            If the file cannot be written. Then nothing was charged, unless the message says otherwise.
+            If the file cannot be written, or its history was edited. Then nothing was charged, unless the message says
+            otherwise.
 
         Notes
         -----
@@ -260,7 +262,7 @@ class PrivacyLedger(LedgerFile):
             If there is no such reservation or it was claimed.
         """
         token, reason = check_text("token", token), check_text("reason", reason)
-        with self._store.writing(self.identity) as page:
+        with self._writing() as page:
             kinds = {row["kind"]: row for row in page.of_token(token)}
             if "release" in kinds:
                 return LedgerEntry.from_row(kinds["release"])
@@ -333,7 +335,7 @@ class PrivacyLedger(LedgerFile):
         what = f"plan of {len(costs)} searches" if description is None else check_text("description", description)
         row = new_row("plan", secrets.token_hex(16), Cost(None, what, (), None, versions_in_use()), self.relation)
         row.update(epsilon=repr(epsilon), method="plan", planned=planned)
-        with self._store.writing(self.identity) as page:
+        with self._writing() as page:
             earlier = page.of_kind("plan")
             if earlier and _same_plan(earlier[0]["planned"], planned):
                 return float(earlier[0]["epsilon"])
@@ -474,7 +476,7 @@ class PrivacyLedger(LedgerFile):
         with self._store.reading(self.identity) as page:
             planned = bool(page.of_kind("plan"))
         prices = None if planned else self._prices(cost, delta)
-        with self._store.writing(self.identity) as page:
+        with self._writing() as page:
             earlier = earlier_charge(page, row)
             if earlier is not None:
                 return earlier

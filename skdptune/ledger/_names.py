@@ -7,10 +7,11 @@ and the two overwrite each other. A folder may have as many names as it likes: w
 import contextlib
 import os
 import re
+import stat
 
 from skdptune._exceptions import LedgerError
 
-__all__ = ["LEFTOVERS", "mounts", "refuse_leftovers", "table_of_mounts", "the_only_name"]
+__all__ = ["LEFTOVERS", "mounts", "refuse_leftovers", "refuse_readers", "strays", "table_of_mounts", "the_only_name"]
 
 LEFTOVERS = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database
 _BUILDING = re.compile(r"\.ledger-[a-z0-9_]{8}")  # as tempfile.mkstemp names what Store.create builds
@@ -56,6 +57,10 @@ def the_only_name(path):
     if os.path.isdir(real):  # it has several names, too, but that is not what is wrong
         raise LedgerError(f"path must be a file; {path!r} is a directory. Give the name of the ledger in it.")
     state = os.stat(real)
+    if not stat.S_ISREG(state.st_mode):
+        raise LedgerError(
+            f"path must be a file; {path!r} is a pipe, a device or the like. Give the name of a file on a local disk."
+        )
     if state.st_nlink > 1:
         _sweep(real, state)
         state = os.stat(real)
@@ -94,3 +99,50 @@ def refuse_leftovers(path):
             "may hold charges. Nothing was made. If the ledger was moved or deleted, put it back with that file beside "
             "it; for other data choose another path."
         )
+
+
+def refuse_readers(path):
+    """Refuse a user who may not write: to read alone, SQLite would make a log of theirs that locks others out.
+
+    Raises
+    ------
+    LedgerError
+    """
+    real = os.path.realpath(path)
+    for place, what in ((real, "it"), (os.path.dirname(real), "its folder")):
+        if not _may_write(place):
+            raise LedgerError(
+                f"path must be a ledger that can be used; {path!r} is not writable for this user, who may not write to "
+                f"{what}. Nothing was touched. Even reading needs that, for the log beside the file: let its owner "
+                "export it (to_json, or python -m skdptune ledger export), or fit as a user who may write to it and "
+                "to its folder."
+            )
+
+
+def strays(path):
+    """Return a sentence on files beside the ledger that keep this user out, or "" if there are none."""
+    real, found = os.path.realpath(path), []
+    for ending in LEFTOVERS:
+        with contextlib.suppress(OSError):
+            owner = os.lstat(real + ending).st_uid
+            if not _may_write(real + ending):
+                found.append(f"{os.path.basename(real) + ending!r} (of user {_name_of(owner)})")
+    if not found:
+        return ""
+    return (
+        f"beside it lies {', '.join(found)}, which this user may not write. Have that changed by its owner (chmod, "
+        "chown); do not delete a '-wal', which may hold charges."
+    )
+
+
+def _may_write(path):
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _name_of(uid):
+    try:
+        import pwd
+
+        return pwd.getpwuid(uid).pw_name
+    except (ImportError, KeyError):
+        return str(uid)

@@ -22,7 +22,14 @@ from pathlib import Path
 from skdptune._exceptions import InvalidParameterError, LedgerError
 from skdptune._writing import sync_folder
 from skdptune.ledger._entries import LedgerEntry, PlannedEntry
-from skdptune.ledger._names import mounts, refuse_leftovers, table_of_mounts, the_only_name
+from skdptune.ledger._names import (
+    mounts,
+    refuse_leftovers,
+    refuse_readers,
+    strays,
+    table_of_mounts,
+    the_only_name,
+)
 
 __all__ = ["FORMAT", "Store", "chain", "damaged", "refuse_network"]
 
@@ -95,8 +102,11 @@ class Store:
         folder = os.path.dirname(path)
         refuse_leftovers(path)
         try:
-            handle, building = tempfile.mkstemp(prefix=".ledger-", dir=folder)  # mode 0600, whatever the umask
-            os.close(handle)
+            handle, building = tempfile.mkstemp(prefix=".ledger-", dir=folder)
+            try:
+                os.fchmod(handle, 0o600)  # of which the umask may have taken something away
+            finally:
+                os.close(handle)
         except OSError as error:
             raise _unusable(path, error) from None
         try:
@@ -144,6 +154,7 @@ class Store:
 
         # Never opened in any other way: closing a second descriptor would drop SQLite's locks in this process.
         self._only_name()
+        refuse_readers(self.path)
         connection = None
         try:
             address = f"{Path(self.path).as_uri()}?mode=rw"
@@ -202,6 +213,7 @@ class Store:
                     time.sleep(0.01)
             try:
                 self._still(which)  # what SQLite opened, as long as nobody swaps files twice
+                self._known_format(connection)  # a newer version may have taken the ledger over since it was opened
                 yield connection
                 if kind == "IMMEDIATE":
                     self._still(which)  # again, before it counts
@@ -223,20 +235,23 @@ class Store:
         """Raise LedgerError unless the file is a whole ledger of a known format."""
         with self._connection() as connection:
             application = connection.execute("PRAGMA application_id").fetchone()[0]
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
             if application != _APPLICATION:
                 raise LedgerError(
                     f"path must be a ledger made by PrivacyLedger; {self.path!r} is another kind of file. Choose "
                     "another path."
                 )
-            if version > FORMAT:
-                raise LedgerError(
-                    f"path must be a ledger of format {FORMAT} or older; {self.path!r} has format {version}. It was "
-                    "written by a newer version of skdptune: use that one."
-                )
+            self._known_format(connection)
             found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if found != "ok":
                 raise LedgerError(damaged(self.path, found))
+
+    def _known_format(self, connection):
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > FORMAT:
+            raise LedgerError(
+                f"path must be a ledger of format {FORMAT} or older; {self.path!r} has format {version}. It was "
+                "written by a newer version of skdptune: use that one."
+            )
 
     def terms(self):
         """Return the terms as a dictionary."""
@@ -319,19 +334,12 @@ class Page:
     def append(self, entry):
         """Append ``entry``, a dictionary of plain values without ``seq``; return it with ``seq`` and ``hash``."""
         seq, previous = self.last()
-        self._follows_the_terms()
         entry = {**entry, "seq": seq + 1}
         body = json.dumps(entry, sort_keys=True, allow_nan=False)
         digest = chain(previous, body)
         columns = (entry["seq"], entry["kind"], entry["token"], entry["rdp"], entry["aside"], body, digest)
         self._connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", columns)
         return {**entry, "hash": digest}
-
-    def _follows_the_terms(self):
-        """Refuse where the first entry was made under other terms: a budget is not raised along the way."""
-        for body, digest in self._rows("SELECT body, hash FROM entries WHERE seq = 1"):
-            if digest != chain(self.first_hash(), body):
-                raise LedgerError(damaged(self.path, "its entries were not made under these terms"))
 
     def audited(self):
         """Return the parsed entries after checking every link of the chain and every column.
@@ -415,6 +423,8 @@ def _is_busy(error):
 def _translated(path, error):
     """Return the LedgerError for what SQLite reported; nothing was charged unless it says so."""
     text = str(error)
+    if kept_out := strays(path):
+        return LedgerError(f"path must be a ledger that can be used; {path!r} is not: {kept_out}")
     causes = (
         ("readonly", "is not writable for this user", "Fit as a user who may write to it and to its folder."),
         ("full", "lies on a disk that is full", "Make room; the charge was rolled back."),

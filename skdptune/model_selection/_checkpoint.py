@@ -21,6 +21,7 @@ import json
 import os
 import platform
 import secrets
+import sys
 import weakref
 
 import sklearn
@@ -65,7 +66,8 @@ _SETTINGS = (
     "classes",
     "run_timeout",
 )
-_PACKAGES = ("skdptune", "numpy", "scipy", "scikit-learn", "diffprivlib", "torch", "opacus", "skorch")
+_OPTIONAL = ("diffprivlib", "torch", "opacus", "skorch")  # of which one that is not loaded does not matter
+_PACKAGES = ("skdptune", "numpy", "scipy", "scikit-learn", *_OPTIONAL)
 _CONFIG = (
     "array_api_dispatch",
     "assume_finite",
@@ -374,6 +376,8 @@ class Checkpoint:
         if spent is not None:
             facts["price"] = (_price(spent), None, {})
         if self._new:
+            unused = {package for package in _OPTIONAL if package not in sys.modules} - packages
+            versions = {package: version for package, version in versions.items() if package not in unused}
             self._write_header(versions, facts, count)
         else:
             self._compare(versions, facts, count)
@@ -492,11 +496,7 @@ class Checkpoint:
             self._remove()
         except (OSError, KeyboardInterrupt) as error:  # nothing is left to stop, but a result to lose
             reason = getattr(error, "strerror", None) or "Ctrl-C"
-            tell(
-                f"the search is finished, but its checkpoint {self.path!r} could not be removed ({reason}). "
-                "It holds secrets of the search: remove it by hand.",
-                stacklevel=3,
-            )
+            tell(self._vault.left_behind(reason), stacklevel=3)
 
     def _abandon(self):
         """Remove the folder of a search that has spent and run nothing."""
@@ -508,7 +508,7 @@ class Checkpoint:
             for name in _to_remove(self._vault.names(partial=True)):
                 self._vault.unlink(name)
             try:
-                os.rmdir(self.path)
+                self._vault.remove()
                 return
             except OSError as error:
                 if not left or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):

@@ -17,6 +17,7 @@ from skdptune._exceptions import CandidateRefusedError, InvalidParameterError, I
 from skdptune.candidates import find_adapter
 from skdptune.candidates._rehearsal import is_declared
 from skdptune.candidates._stateless import placeholder_like
+from skdptune.model_selection._lists import is_listed
 from skdptune.model_selection._missing import searched_inside
 from skdptune.model_selection._tidy import refuse_speaking_index
 
@@ -59,7 +60,7 @@ def check_columns(search, X):
 
 def _refuse_documents(X):
     """Refuse texts and dicts that stand in a row of their own, by their kind."""
-    if not isinstance(X, (list, tuple)) and len(getattr(X, "shape", ())) != 1 or not len(X):
+    if not is_listed(X) and len(getattr(X, "shape", ())) != 1 or not len(X):
         return
     first = X.iloc[0] if hasattr(X, "iloc") else X[0]
     if isinstance(first, (str, bytes, dict)):

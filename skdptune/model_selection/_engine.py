@@ -20,13 +20,13 @@ import sklearn
 from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
 
-from skdptune._exceptions import RunFailedError
+from skdptune._exceptions import RunFailedError, SkdptuneError, TransportError
 from skdptune._validation import check_integer, check_seed, invalid_value
 from skdptune.candidates._seeding import isolated_global_generators
 from skdptune.model_selection._cells import RETRIES, Cells, check_run_timeout, lost
 from skdptune.model_selection._checkpoint import check_checkpoint
 from skdptune.model_selection._dask_repairs import repaired
-from skdptune.model_selection._folders import private_folder, sweep
+from skdptune.model_selection._folders import STAYS_CHARGED, private_folder, sweep
 from skdptune.model_selection._progress import Progress
 from skdptune.model_selection._quiet import quiet, tell_curator
 from skdptune.model_selection._read_only import size_of
@@ -98,9 +98,22 @@ class Runner:
         Raises
         ------
         SkdptuneError
-            If a drawn candidate is not covered by the price, a run failed and ``raise_failures``, or the
-            checkpoint cannot be written.
+            If a drawn candidate is not covered by the price, a run failed and ``raise_failures``, the
+            checkpoint cannot be written, or the system refuses what workers need (TransportError).
         """
+        try:
+            return self._best(plan, data, seeds, raise_failures, store)
+        except SkdptuneError:
+            raise
+        except OSError as error:  # of the engine or of this process: what a try raises is the outcome of the try
+            reason = error.strerror or str(error) or type(error).__name__
+            raise TransportError(
+                f"the tries could not be run to their end, because the system refused something that workers need "
+                f"({reason}). Look at the limits of this process (ulimit -n, say), at its disks and its network. "
+                f"{STAYS_CHARGED}"
+            ) from error
+
+    def _best(self, plan, data, seeds, raise_failures, store):
         past = _Past(store, len(seeds))
         if raise_failures and past.failed:
             raise _stop("an error before it was interrupted")
@@ -136,7 +149,8 @@ class Runner:
                 raise
             crew.close()
             if plan.run_timeout is None:
-                release_workers(self.n_jobs, folder, None if crew.store is None else crew.store.ref)
+                with contextlib.suppress(OSError):  # a courtesy to the workers: no result may be lost for it
+                    release_workers(self.n_jobs, folder, None if crew.store is None else crew.store.ref)
         if store is not None:
             held.offer(store.best())  # a record may have been lost on its way when a worker died
         return held.record

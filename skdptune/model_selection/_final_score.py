@@ -10,20 +10,25 @@ import html
 import warnings
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skdptune._exceptions import InvalidParameterError, InvalidTypeError
 from skdptune._rounding import as_given, nats_up, significant_up
 from skdptune._validation import check_instance, check_integer, describe, invalid_value
 from skdptune.accounting import PrivacyCurve
+from skdptune.candidates._quotes import without_cells
 from skdptune.ledger import as_ledger
 from skdptune.model_selection._assumptions import PREDICTED_ALONE, beside_test_score
+from skdptune.model_selection._lists import are_flat, each_label, each_row, is_listed, label_cells, listed_rows
 from skdptune.model_selection._phrases import noise_in_words, scorer_in_words
-from skdptune.model_selection._rows import check_labels, number_of_rows, same_kind
+from skdptune.model_selection._rows import check_labels, is_keyed, number_of_rows, refuse_lists_in, same_kind
 from skdptune.model_selection._runs import total_count
 from skdptune.model_selection._search import PrivateRandomSearchCV
 from skdptune.model_selection._spent import own_delta, wrapped
-from skdptune.model_selection._tidy import fresh_index, row_count, with_own_types
+from skdptune.model_selection._tidy import double, fresh_index, row_count, with_own_types
 from skdptune.scoring import PrivateScorer, ScoreNoise, as_score_noise, resolve_private_scorer
 
 __all__ = ["ReleasedScore", "release_test_score"]
@@ -195,9 +200,11 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
     ----------
     search : PrivateRandomSearchCV
         Fitted, on other rows.
-    X : array-like of shape (n_test, n_features)
+    X : array-like of shape (n_test, n_features), or dict of arrays
     y : array-like of shape (n_test,)
-        Test rows, put aside before the search.
+        Test rows, put aside before the search, in the form that ``fit`` took. In a list, a cell that is no number is
+        NaN, and so are all cells of a row of another length; a column may be empty. Labels are read one by one as the
+        label of the search that they are equal to; one that is equal to none counts as predicted wrong.
     scoring : None, "accuracy" or PrivateScorer, default=None
         None: the score that the search compared its tries by, or accuracy if that was no private one.
     score_noise : "matched", float or ScoreNoise, default="matched"
@@ -216,7 +223,7 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
     Raises
     ------
     NotFittedError, InvalidParameterError, InvalidTypeError, ScoringRefusedError, PricingError, BudgetExceededError
-        All before a row is read.
+        All before anything is charged, and but for lists and the form of labels before a row is read.
 
     Warns
     -----
@@ -259,6 +266,7 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
     """
     check_instance("search", search, PrivateRandomSearchCV, "a fitted PrivateRandomSearchCV")
     check_is_fitted(search)
+    X = _test_rows(search, X)
     model = search._model(X)  # refuses a search without a model, and other columns; reads no value
     spent = search.privacy_spent_
     if spent.stage == "inner":
@@ -268,7 +276,7 @@ def release_test_score(search, X, y, *, scoring=None, score_noise="matched", n_r
         )
     scorer = _scorer(search, scoring, model)
     n_rows = _public_number(n_rows, X, y, spent.relation)
-    X, y = fresh_index(with_own_types(X)), _labels(search, X, y)
+    X, y = fresh_index(X), _labels(search, X, y)
     noise = as_score_noise(score_noise, spent.curve)
     curve = noise.curve(spent.relation)
     total = spent.curve if _below(curve, spent.curve) else PrivacyCurve.worst([spent.curve, curve])
@@ -323,17 +331,37 @@ def _scorer(search, scoring, model):
     return resolve_private_scorer(scoring, model, vars(search).get("classes_"))
 
 
+def _test_rows(search, X):
+    """Return test rows in the form that rows of the search had, each by itself: no cell of one changes another one."""
+    if is_keyed(X):
+        return _test_arrays(X)
+    if not is_listed(X):
+        return with_own_types(X)
+    if get_tags(search.estimator).input_tags.three_d_array and not are_flat(X):
+        return listed_rows(X)  # images, say: what a row should look like is not known
+    return each_row(X, search.n_features_in_)
+
+
+def _test_arrays(X):
+    refuse_lists_in(X, "X")
+    return {name: part if issparse(part) else double(without_cells(np.asarray, part)) for name, part in X.items()}
+
+
 def _labels(search, X, y):
-    """Return y as fit would take it; none of its complaints quotes a cell."""
+    """Return y in the type of the labels of the search, each by itself; no complaint quotes a cell."""
+    known = vars(search).get("classes_")
     if row_count(X) == 0:
         return y
-    labels = check_labels(search, X, y)
-    known = vars(search).get("classes_")
-    if known is not None and not same_kind(labels, known):
-        raise InvalidParameterError(
-            "y must hold labels of the kind that the search was fitted on: text and numbers are never equal."
-        )
-    return labels
+    if known is None or not is_listed(y):
+        labels = check_labels(search, X, y)
+        if known is not None and not same_kind(labels, known):
+            raise InvalidParameterError(
+                "y must hold labels of the kind that the search was fitted on: text and numbers are never equal."
+            )
+        if known is None or labels.dtype == known.dtype or not {labels.dtype.kind, known.dtype.kind} <= set("biuf"):
+            return labels
+        return each_label(labels.tolist(), known)
+    return each_label(label_cells(y), known)
 
 
 def _public_number(n_rows, X, y, relation):
@@ -351,7 +379,7 @@ def _public_number(n_rows, X, y, relation):
     else:
         number = number_of_rows(X)
     try:
-        check_consistent_length(X, y)
+        check_consistent_length(*(X.values() if is_keyed(X) else [X]), y)
     except ValueError:
         raise InvalidParameterError("X and y must have the same number of rows.") from None
     except TypeError:

@@ -12,6 +12,7 @@ containers. A folder is removed if its owner's kernel is
 """
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -26,7 +27,12 @@ try:
 except ImportError:  # not POSIX: no locks, so nothing of others is ever removed
     fcntl = None
 
-__all__ = ["check_place", "private_folder", "sweep"]
+__all__ = ["STAYS_CHARGED", "check_place", "private_folder", "sweep"]
+
+STAYS_CHARGED = (
+    "Nothing is published, and what was charged stays charged: fit again is a new search and a new charge, unless "
+    "checkpoint= was given, with which the same call goes on."
+)
 
 OLD = 30 * 86400.0  # seconds
 _UNFINISHED = 86400.0  # seconds after which a folder without an owner was left by a process killed while making it
@@ -49,7 +55,10 @@ def private_folder(size=0):
     TransportError
         If there is no place for it.
     """
-    folder, pid = _make(size), os.getpid()
+    try:
+        folder, pid = _make(size), os.getpid()
+    except TransportError as error:
+        raise TransportError(f"{error} {STAYS_CHARGED}") from None
     lock = None
     try:
         lock = _own(folder)
@@ -62,14 +71,50 @@ def private_folder(size=0):
             os.close(lock)
 
 
-def check_place():
-    """Check that folders can be made, before anything is spent.
+def check_place(size=0):
+    """Check that folders can be made, and hold what will be put there, before anything is spent.
+
+    Parameters
+    ----------
+    size : int
+        How many bytes will be put there. They are asked of the disk and given back at once.
 
     Raises
     ------
     TransportError
     """
-    os.rmdir(_make(0))
+    folder = _make(size)
+    try:
+        if size:
+            _reserve(os.path.join(folder, "room"), size)
+    except OSError as error:
+        raise TransportError(
+            f"the rows need about {size / 2**20:.1f} MB in files for the workers, and {os.path.dirname(folder)} does "
+            f"not take them: {error.strerror}. Make room there, set JOBLIB_TEMP_FOLDER to a folder with more of it, or "
+            "use n_jobs=1 without run_timeout, which needs none. Nothing was spent."
+        ) from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _reserve(path, size):
+    """Have the disk set ``size`` bytes aside, as writing them would."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        if hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(descriptor, 0, size)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):  # not on this file system
+                    raise
+        block = bytes(1 << 20)
+        for start in range(0, size, len(block)):
+            data = block[: size - start]
+            while data:
+                data = data[os.write(descriptor, data) :]
+    finally:
+        os.close(descriptor)
 
 
 def _make(size):

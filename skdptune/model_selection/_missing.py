@@ -85,7 +85,9 @@ def _is_missing(cell):
     try:
         return bool(cell != cell)
     except (TypeError, ValueError):  # pandas' NA has no truth; arrays and the like are not missing
-        return not hasattr(cell, "__len__")
+        return not hasattr(type(cell), "__len__")
+    except Exception:  # signalling NaN, and objects of somebody's own, whose words may quote a cell
+        return False
 
 
 def _infinite(values):

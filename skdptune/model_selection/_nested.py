@@ -65,7 +65,10 @@ class SearchAdapter(CandidateAdapter):
         if classes is not None:
             inner.set_params(classes=classes)
         # under add-remove a part of the outer search may be empty, which must not show: no rows are as good as any
-        return inner._fit(X, y, None, None, master=seed, ledger=None, fewest=0)
+        failed = inner._fit(X, y, None, None, master=seed, ledger=None, fewest=0)
+        if failed is not None:
+            raise failed
+        return inner
 
     def publish(self, fitted):
         fresh = clone(fitted).set_params(random_state=None)

@@ -43,9 +43,9 @@ def publish_outcome(search, terms, spent, best, plan, rows, master, late):
         If the refit failed.
     """
     outputs = {"privacy_spent_": _spent(search, spent, plan.classes), "scorer_": terms.scorer}
-    outputs["n_features_in_"] = search.n_features_in_
-    if "feature_names_in_" in vars(search):
-        outputs["feature_names_in_"] = search.feature_names_in_
+    for name in ("n_features_in_", "feature_names_in_"):
+        if name in vars(search):
+            outputs[name] = vars(search)[name]
     if plan.classes is not None:
         outputs["classes_"] = plan.classes
     succeeded = best is not None and best.failure is None
@@ -55,7 +55,7 @@ def publish_outcome(search, terms, spent, best, plan, rows, master, late):
         outputs.update(no_winner())
     if terms.refit is not False:
         if not succeeded:
-            outputs["best_estimator_"] = default_model(search.estimator, plan.classes, search.n_features_in_)
+            outputs["best_estimator_"] = default_model(search.estimator, plan.classes, outputs.get("n_features_in_"))
         elif terms.refit == "winner":
             outputs["best_estimator_"] = best.model
         else:

@@ -65,6 +65,8 @@ class PaddedRandomSearchCV(PrivateRandomSearchCV):
     >>> search = PaddedRandomSearchCV(estimator=None, param_distributions={}, n_iter=count)  # 12 tries, always
     """
 
+    _copies_of_rows = 2  # what is made up takes as much room
+
     def made_up_rows(self, X, y, classes, rng):
         """Return rows and labels for the dummies, of the shape and type of ``X`` and ``y``.
 

@@ -8,14 +8,19 @@ from joblib.parallel import get_active_backend
 from skdptune._exceptions import CandidateRefusedError, TransportError
 from skdptune.candidates import find_adapter
 from skdptune.candidates._generators import tries_share_a_process
+from skdptune.model_selection._folders import check_place
 from skdptune.model_selection._pricing import training_curve
+from skdptune.model_selection._read_only import size_of
 from skdptune.model_selection._readiness import works_elsewhere
+from skdptune.model_selection._rows import number_of_rows
 from skdptune.model_selection._runs import budgeted
 from skdptune.model_selection._space import with_settings
-from skdptune.model_selection._transport import cloudpickle
+from skdptune.model_selection._transport import cloudpickle, ships_files
 
 __all__ = ["check_travels", "preflight"]
 
+_INDEX = 8  # bytes that a split takes for one row
+_MARGIN = 1 << 20  # bytes: room for eight bytes of each of some 100,000 tries, whatever number is drawn
 _CALIBRATED_BEFORE = 16  # settings calibrated before anything is spent; the others in their run
 
 
@@ -64,15 +69,25 @@ def _check_calibrated(adapter, plan, settings):
             )
 
 
-def check_travels(plan, n_jobs):
+def check_travels(plan, n_jobs, tables, copies=1):
     """Check that every try can have what it needs; a refusal here costs nothing.
+
+    Parameters
+    ----------
+    plan : RunPlan
+    n_jobs : int or None
+    tables : tuple
+        What tries are given of rows: ``X``, ``y`` and the public ones. Only their sizes are looked at.
+    copies : int
+        How many tables of that size travel.
 
     Raises
     ------
     CandidateRefusedError
         If the scorer cannot be copied: each try asks a copy of its own.
     TransportError
-        If tries run in other processes and the scorer, the estimator or the space cannot be pickled.
+        If tries run in other processes and the scorer, the estimator or the space cannot be pickled, or what they
+        load finds no room on the disk.
     """
     scorer = plan.scorer if plan.public_scorer is None else plan.public_scorer
     try:
@@ -87,12 +102,16 @@ def check_travels(plan, n_jobs):
     shared = plan.run_timeout is None and getattr(backend, "supports_sharedmem", False)
     if shared or not works_elsewhere(n_jobs, plan.run_timeout):
         return
+    size = _MARGIN
     for name, part in (("scoring", scorer), ("estimator", plan.estimator), ("param_distributions", plan.space)):
         try:
-            cloudpickle.dumps(part)
+            size += len(cloudpickle.dumps(part))
         except Exception as error:
             raise TransportError(
                 f"{name} must be something that can be pickled, because the tries run in other processes; that failed "
                 f"with {type(error).__name__}. Keep locks, open files and connections out of it, or use n_jobs=1 "
                 "without run_timeout. Nothing was spent."
             ) from None
+    if plan.run_timeout is not None or ships_files(backend):
+        size += copies * (size_of(tables) + _INDEX * number_of_rows(tables[0]) * len(plan.train_sizes))
+    check_place(size)

@@ -5,11 +5,13 @@ import math
 import warnings
 
 import numpy as np
-from sklearn.base import is_regressor
-from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_regressor
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["ALLOWED", "NotPublished", "default_model", "publish"]
+from skdptune.model_selection._tidy import row_count
+
+__all__ = ["ALLOWED", "ConstantClassifier", "ConstantRegressor", "NotPublished", "default_model", "publish"]
 
 ALLOWED = (
     "best_params_",
@@ -54,26 +56,104 @@ class NotPublished:
         raise AttributeError(f"this search published no {self._name}: {self._reason}.")
 
 
+class ConstantClassifier(ClassifierMixin, BaseEstimator):
+    """Predicts the first of its classes for every row, whatever kind of label that is and however rows are given.
+
+    scikit-learn's own takes no numbers with a point and no truth values for its constant, and counts the rows of a dict
+    of arrays by its keys.
+
+    Examples
+    --------
+    >>> model = ConstantClassifier().fit([[0.0], [0.0]], [1.5, 0.5])
+    >>> model.predict([[7.0]]), model.predict_proba([[7.0]])
+    (array([0.5]), array([[1., 0.]]))
+    """
+
+    def fit(self, X, y):
+        """Take the distinct labels of ``y`` for the classes; X is not looked at."""
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        """Return the first class for every row of X, shape (n_samples,)."""
+        check_is_fitted(self)
+        return self.classes_[np.zeros(row_count(X), dtype=np.intp)]
+
+    def predict_proba(self, X):
+        """Return 1 for the first class and 0 for the others, shape (n_samples, n_classes)."""
+        check_is_fitted(self)
+        probabilities = np.zeros((row_count(X), len(self.classes_)))
+        probabilities[:, 0] = 1.0
+        return probabilities
+
+    def predict_log_proba(self, X):
+        """Return 0 for the first class and minus infinity for the others, shape (n_samples, n_classes)."""
+        return np.where(self.predict_proba(X) == 1.0, 0.0, -np.inf)
+
+    def __sklearn_tags__(self):
+        return _any_rows(super().__sklearn_tags__())
+
+
+class ConstantRegressor(RegressorMixin, BaseEstimator):
+    """Predicts zero for every row.
+
+    Examples
+    --------
+    >>> ConstantRegressor().fit([[1.0]], [2.0]).predict([[1.0], [2.0]])
+    array([0., 0.])
+    """
+
+    def fit(self, X, y):
+        """Learn nothing."""
+        self.constant_ = 0.0
+        return self
+
+    def predict(self, X):
+        """Return zeros, shape (n_samples,)."""
+        check_is_fitted(self)
+        return np.full(row_count(X), self.constant_)
+
+    def __sklearn_tags__(self):
+        return _any_rows(super().__sklearn_tags__())
+
+
+def _any_rows(tags):
+    """Say of a model that it looks at no row."""
+    tags.no_validation = True
+    tags.input_tags.sparse = tags.input_tags.allow_nan = tags.input_tags.string = True
+    for kind in (tags.classifier_tags, tags.regressor_tags):
+        if kind is not None:
+            kind.poor_score = True
+    return tags
+
+
 def default_model(estimator, classes, n_features):
     """Return the model published when no run succeeded: a constant that no row has touched.
+
+    It is made after the charge, and nothing in it can fail: no table is made of the number of columns, and labels are
+    not compared, sorted or converted.
 
     Parameters
     ----------
     estimator : estimator
         The template, asked only whether it is a regressor.
     classes : ndarray of shape (n_classes,) or None
-    n_features : int
+    n_features : int or None
 
     Returns
     -------
-    DummyClassifier or DummyRegressor
+    ConstantClassifier or ConstantRegressor
         Always predicts the first class, or zero.
     """
-    if is_regressor(estimator) or classes is None:
-        model = DummyRegressor(strategy="constant", constant=0.0)
-        return model.fit(np.zeros((1, n_features)), np.zeros(1))
-    model = DummyClassifier(strategy="constant", constant=classes[0])
-    return model.fit(np.zeros((len(classes), n_features)), classes)
+    if classes is None or is_regressor(estimator):
+        model = ConstantRegressor()
+        model.constant_ = 0.0
+    else:
+        model = ConstantClassifier()
+        model.classes_ = classes.copy()
+    if n_features is not None:
+        model.n_features_in_ = n_features
+    return model
 
 
 def publish(search, outputs):

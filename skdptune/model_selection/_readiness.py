@@ -20,6 +20,7 @@ from skdptune.model_selection._store import let_go
 __all__ = ["make_ready", "release_workers", "start_workers", "works_elsewhere"]
 
 _SEMAPHORES = 16  # about what a pool needs
+_DESCRIPTORS, _FOR_A_WORKER = 16, 4  # about what a pool needs, and each of its workers
 _NEED_SEMAPHORES = {"LokyBackend", "ThreadingBackend", "MultiprocessingBackend"}  # on clusters the workers' side does
 _ROUNDS = 3
 _PATIENCE = 1.0  # seconds; a worker that is only just starting has nothing to give back
@@ -37,13 +38,37 @@ def make_ready(search):
     Raises
     ------
     TransportError
-        If there is no place for the files or the semaphores that workers need.
+        If there is no place for the files, the semaphores or the descriptors that workers need.
     """
     occupy_standard_descriptors()
     _leave_inherited_pool()
     if works_elsewhere(search.n_jobs, search.run_timeout):
         check_place()
         _check_semaphores(search.n_jobs)
+        _check_descriptors(search.n_jobs, search.run_timeout)
+
+
+def _check_descriptors(n_jobs, run_timeout):
+    """Refuse where this process may not open the files and pipes that workers need."""
+    names = {kind.__name__ for kind in type(get_active_backend()[0]).__mro__}
+    here = run_timeout is not None or names & _NEED_SEMAPHORES
+    count = _DESCRIPTORS + (_FOR_A_WORKER * joblib.effective_n_jobs(n_jobs) if here else 0)
+    held, reason = [], None
+    try:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+        while len(held) < count:
+            held.append(os.dup(held[0]))
+    except OSError as error:
+        reason = error.strerror
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+    if reason is not None:
+        raise TransportError(
+            f"workers need some {count} more open files of this process, and the system gives it no more than "
+            f"{len(held)} ({reason}). Raise the limit (ulimit -n), close what is open, or use n_jobs=1 without "
+            "run_timeout. Nothing was spent."
+        )
 
 
 def _check_semaphores(n_jobs):

@@ -20,6 +20,7 @@ from skdptune.candidates._quotes import complex_refusal, kind_of, without_cells
 from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._autologging import refuse_autologging
 from skdptune.model_selection._columns import check_columns
+from skdptune.model_selection._lists import found_labels, is_listed, label_cells, labels_among, listed_targets
 from skdptune.model_selection._missing import (
     NO_CELLS,
     cells_taken,
@@ -32,6 +33,7 @@ from skdptune.model_selection._numbers import NO_NUMBERS, number_columns, refuse
 from skdptune.model_selection._overlap import refuse_overlap
 from skdptune.model_selection._rehearsal import rehearse
 from skdptune.model_selection._tidy import (
+    as_declared,
     canonical,
     double,
     fresh_index,
@@ -56,12 +58,17 @@ __all__ = [
     "made_up_rows",
     "number_of_rows",
     "refuse_fit_params",
+    "refuse_lists_in",
     "row_shape",
     "same_kind",
     "take_rows",
 ]
 
 _MOST_FOUND = 20  # labels found in y and published; more only where rows are many: the square root of their number
+_UNDECLARED = (
+    "classes must hold every label of y; y has a label that was not declared. Declare it, or map the "
+    "labels of y to the declared ones before the search."
+)
 _RESHAPE = "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row."
 
 
@@ -187,14 +194,24 @@ def _check_keyed(search, X, input_name="X"):
         raise invalid_type(input_name, "one array-like of shape (n_samples, n_features)", X)
     if not X or not all(isinstance(name, str) for name in X):
         raise invalid_value(input_name, "a dict of arrays by the names of arguments of the module's forward", list(X))
-    if any(isinstance(part, (list, tuple)) for part in X.values()):
-        raise InvalidParameterError(
-            f"{input_name} given as a dict must hold arrays; one is a list, in which a single cell would decide "
-            "whether the numbers of all rows are whole. Make it an array: numpy.asarray(..., dtype=...)."
-        )
+    refuse_lists_in(X, input_name)
     checked = {name: _numeric(search, part, tags, f"{input_name}[{name!r}]", keyed=True)[0] for name, part in X.items()}
     without_cells(check_consistent_length, *checked.values())
     return checked
+
+
+def refuse_lists_in(X, name):
+    """Refuse a dict that holds lists.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    if any(map(is_listed, X.values())):
+        raise InvalidParameterError(
+            f"{name} given as a dict must hold arrays; one is a list, in which a single cell would decide whether the "
+            "numbers of all rows are whole. Make it an array: numpy.asarray(..., dtype=...)."
+        )
 
 
 def _looking(check):
@@ -273,20 +290,29 @@ def check_labels(search, X, y):
     ------
     ValueError, TypeError
     """
-    given = y
     _refuse_kind(y, "y")
-    y = without_cells(column_or_1d, without_mask(y), warn=True, about="y")
+    listed = is_listed(y)
+    y = label_cells(y) if listed else without_cells(column_or_1d, without_mask(y), warn=True, about="y")
     without_cells(check_consistent_length, next(iter(X.values())) if is_keyed(X) else X, y, about="y")
     _refuse_missing_labels(y)
-    y = double(y)
-    if isinstance(given, (list, tuple)) and y.dtype.kind in "biu" and not is_classifier(search.estimator):
-        y = y.astype(np.float64)  # a single float would make floats of all
+    y = _of_own_type(search, y) if listed else double(y)
     y = without_cells(check_array, y, ensure_2d=False, dtype=None, input_name="y", estimator=type(search).__name__)
     if is_classifier(search.estimator):
         without_cells(check_classification_targets, y, about="y")
     elif not np.issubdtype(y.dtype, np.number):
         y = _targets(y)
     return plain_labels(y)
+
+
+def _of_own_type(search, cells):
+    """Return labels or targets of a list in a type that none of them decides."""
+    if not is_classifier(search.estimator):
+        return listed_targets(cells)
+    declared = declared_classes(search)
+    labels = found_labels(cells) if declared is None else labels_among(cells, _declared_set(declared))
+    if labels is None:
+        raise InvalidParameterError(_UNDECLARED)
+    return labels
 
 
 def _targets(y):
@@ -386,19 +412,27 @@ def label_set(search, y):
     if given is None:
         found = np.unique(y)
         _refuse_label_per_row(found.size, len(y))
-        return found
+        return found + 0.0 if found.dtype.kind == "f" else found  # -0.0 would be the zero of one row
+    classes = _declared_set(given)
+    if not _all_known(y, classes):
+        raise InvalidParameterError(_UNDECLARED)
+    return classes
+
+
+def _declared_set(given):
+    """Return declared labels in order, each once, and in one of numpy's types if there is one for them."""
     try:
+        if is_listed(given) and len({isinstance(label, str) for label in given}) > 1:
+            raise TypeError  # numpy would make text of all
         declared = np.asarray(given)
+        if declared.dtype == object:
+            plain = np.asarray(declared.tolist())
+            declared = plain if plain.tolist() == declared.tolist() else declared
         classes = np.unique(declared)
     except (TypeError, ValueError):
         raise invalid_type("classes", "a list of labels of one kind", given) from None
     if declared.ndim != 1 or classes.size < 1 or classes.size != declared.size:
         raise invalid_value("classes", "a non-empty list of distinct labels", given)
-    if not _all_known(y, classes):
-        raise InvalidParameterError(
-            "classes must hold every label of y; y has a label that was not declared. Declare it, or map the "
-            "labels of y to the declared ones before the search."
-        )
     return classes
 
 
@@ -471,26 +505,12 @@ def check_public_rows(search, X, y, X_public, y_public):
             "X_public and y_public must be given together; got only one of them. Pass both, or neither."
         )
     tags = get_tags(search.estimator).input_tags
-    y_public = without_cells(column_or_1d, y_public, about="y_public")
+    y_public = _public_labels(search, y, y_public)
     if is_keyed(X) or is_keyed(X_public):
         return _check_public_keyed(search, X, y, X_public, y_public)
     _refuse_kind(X_public, "X_public")
     X_public = with_own_types(X_public, "X_public")
-    inside = searched_inside(search)
-    piped = type(inside.estimator) is Pipeline
-    cells = cells_taken(inside, X_public) if piped else NO_CELLS
-    checked = without_cells(  # public as they are declared to be; whoever passes private ones by mistake is refused
-        check_array,
-        with_own_cells(canonical(X_public)),
-        accept_sparse=tags.sparse,
-        dtype=None,
-        ensure_all_finite=cells.checked_before if piped else _finite(tags),
-        allow_nd=tags.three_d_array,
-        input_name="X_public",
-    )
-    refuse_other_cells(cells, checked, "X_public")
-    numbers = number_columns(inside, X_public) if piped else NO_NUMBERS
-    refuse_words(numbers, checked, "X_public")
+    checked, columns = _numeric(search, X_public, tags, "X_public")
     without_cells(check_consistent_length, checked, y_public, about="y_public")
     if checked.shape[1:] != np.shape(X)[1:]:
         raise InvalidParameterError(
@@ -502,10 +522,9 @@ def check_public_rows(search, X, y, X_public, y_public):
             "X_public must have the columns of X, by name and in the same order; the two differ. Pass both as frames "
             "with the same columns, or both as arrays."
         )
-    _check_public_labels(search, y, y_public)
-    refuse_overlap(X, y, checked, y_public)
-    rows = X_public if hasattr(X_public, "columns") else checked
-    return fresh_index(with_numbers(rows, numbers.columns)), y_public
+    rows = fresh_index(with_numbers(X_public if hasattr(X_public, "columns") else checked, columns))
+    refuse_overlap(X, y, rows, y_public)
+    return rows, y_public
 
 
 def _check_public_keyed(search, X, y, X_public, y_public):
@@ -517,7 +536,6 @@ def _check_public_keyed(search, X, y, X_public, y_public):
         name: shape for name, (shape, _) in row_shape(X).items()
     }:
         raise InvalidParameterError("X_public must have the arrays of X, by name and by the shape of one row.")
-    _check_public_labels(search, y, y_public)
     refuse_overlap(_flat(X), y, _flat({name: checked[name] for name in X}), y_public)
     return checked, y_public
 
@@ -528,13 +546,24 @@ def _flat(X):
     return np.hstack([np.asarray(part, dtype=float).reshape(len(part), -1) for part in parts])
 
 
-def _check_public_labels(search, y, y_public):
-    declared = declared_classes(search)
-    known = y if declared is None else declared
-    if is_classifier(search.estimator) and not _all_known(y_public, known):
+def _public_labels(search, y, y_public):
+    """Return labels or targets of public rows in the type of those of the private ones."""
+    listed = is_listed(y_public)
+    y_public = (
+        label_cells(y_public, "y_public") if listed else without_cells(column_or_1d, y_public, about="y_public")
+    )
+    classes = label_set(search, y)
+    if classes is None:
+        return listed_targets(y_public, "y_public") if listed else y_public
+    if listed:
+        y_public = labels_among(y_public, classes)
+    elif not _all_known(y_public, classes):
+        y_public = None
+    if y_public is None:
         raise InvalidParameterError(
             "y_public must hold labels of the label set of y (same type, too); it has others. Map its labels first."
         )
+    return as_declared(y_public, classes)
 
 
 def refuse_fit_params(fit_params):

@@ -15,23 +15,20 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skdptune._exceptions import (
-    AllRunsFailedError,
-    InvalidParameterError,
-    PublicSeedWarning,
-    SplitRefusedError,
-)
+from skdptune._exceptions import AllRunsFailedError, InvalidParameterError, PublicSeedWarning, SplitRefusedError
 from skdptune._validation import check_choice, check_integer, check_real, invalid_type, invalid_value
 from skdptune.accounting._relations import check_relation
 from skdptune.candidates import find_adapter
 from skdptune.candidates._seeding import with_settings_of
-from skdptune.ledger import as_ledger, for_pickling
+from skdptune.ledger import as_ledger
 from skdptune.model_selection._assumptions import assumptions_of
 from skdptune.model_selection._cells import check_run_timeout
 from skdptune.model_selection._checkpoint import check_checkpoint, open_checkpoint
 from skdptune.model_selection._columns import check_index
+from skdptune.model_selection._copies import state_of_copy
 from skdptune.model_selection._engine import Runner, check_engine
 from skdptune.model_selection._late_ctrl_c import LateCtrlC, PromptCtrlC
+from skdptune.model_selection._lists import numbers_where_all_are
 from skdptune.model_selection._outcome import publish_outcome
 from skdptune.model_selection._preflight import check_travels, preflight
 from skdptune.model_selection._pricing import SearchTerms, quote
@@ -206,6 +203,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
     )
     privacy_spent_ = NotPublished("privacy_spent_", "privacy_cost(n_samples=...) states the price before a fit")
     refit_time_ = NotPublished("refit_time_", "running times are not paid for; take them with a clock, for yourself")
+    _copies_of_rows = 1  # that travel to the workers
 
     def __init__(
         self,
@@ -396,7 +394,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Private rows.
+            Private rows. A list must hold numbers, which become floats, and missing cells.
         y : array-like of shape (n_samples,)
             Private labels or targets.
         X_public, y_public : array-like, optional
@@ -421,14 +419,19 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         make_ready(self)
         master = self._master_seed()
         with LateCtrlC() as late:
-            return self._fit(X, y, X_public, y_public, master=master, ledger=self.ledger, late=late)
+            failed = self._fit(X, y, X_public, y_public, master=master, ledger=self.ledger, late=late)
+        if failed is not None:
+            del master  # this error is a result: neither the secret nor the tries hang on its traceback
+            raise failed.with_traceback(None)
+        return self
 
     def _fit(self, X, y, X_public, y_public, *, master, ledger, fewest=1, late=_PROMPT):
+        """Search and publish; return the error if no try succeeded, where that is what is published."""
         withdraw(self)
         try:
-            return self._validate_price_run_publish(X, y, X_public, y_public, master, ledger, fewest, late)
-        except AllRunsFailedError:
-            raise  # the default has been published
+            self._validate_price_run_publish(X, y, X_public, y_public, master, ledger, fewest, late)
+        except AllRunsFailedError as error:
+            return error  # the default has been published
         except BaseException:
             withdraw(self)  # nothing half-finished stays visible
             raise
@@ -447,7 +450,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
             X_public, y_public = check_public_rows(self, X, y, X_public, y_public)
         plan = self._plan(terms, priced, classes)
         preflight(plan, row_shape(X), self.n_jobs)
-        check_travels(plan, self.n_jobs)
+        check_travels(plan, self.n_jobs, (X, y, X_public, y_public), self._copies_of_rows)
         refuse_uncopyable(X=X, y=y, X_public=X_public, y_public=y_public)
         ledger = as_ledger(ledger)
         with open_checkpoint(check_checkpoint(self.checkpoint)) as saved:
@@ -461,7 +464,6 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
             best = self._run(plan, self._data(terms, splits, X, y, X_public, y_public), seeds, saved.store)
             with saved.ending(AllRunsFailedError):
                 publish_outcome(self, terms, priced.spent, best, plan, (X, y), master, late)
-        return self
 
     def _master_seed(self):
         """Return the 256 secret bits everything is derived from, so that a run whose worker died can be replayed."""
@@ -515,30 +517,34 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         check_same_columns(self, X)
         return model
 
+    def _asked(self, method, X):
+        X = numbers_where_all_are(X)
+        return getattr(self._model(X), method)(X)
+
     @available_if(_delegates("predict"))
     def predict(self, X):
         """Predict with the published model. X has shape (n_samples, n_features_in_)."""
-        return self._model(X).predict(X)
+        return self._asked("predict", X)
 
     @available_if(_delegates("predict_proba"))
     def predict_proba(self, X):
         """Return class probabilities of the published model, shape (n_samples, n_classes)."""
-        return self._model(X).predict_proba(X)
+        return self._asked("predict_proba", X)
 
     @available_if(_delegates("predict_log_proba"))
     def predict_log_proba(self, X):
         """Return log class probabilities of the published model, shape (n_samples, n_classes)."""
-        return self._model(X).predict_log_proba(X)
+        return self._asked("predict_log_proba", X)
 
     @available_if(_delegates("decision_function"))
     def decision_function(self, X):
         """Return the decision function of the published model."""
-        return self._model(X).decision_function(X)
+        return self._asked("decision_function", X)
 
     @available_if(_delegates("transform"))
     def transform(self, X):
         """Transform with the published model."""
-        return self._model(X).transform(X)
+        return self._asked("transform", X)
 
     def score(self, X, y=None):
         """Score the published model on X and y, *without noise*.
@@ -546,6 +552,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         On private rows this number is not covered by ``privacy_spent_``: keep it, or release it with noise of
         its own.
         """
+        X = numbers_where_all_are(X)
         return self.scorer_(self._model(X), X, y)
 
     @property
@@ -580,11 +587,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         return with_settings_of(self, type(self)(**twin, ledger=params["ledger"]))
 
     def __getstate__(self):
-        state = super().__getstate__()
-        # Copies refuse to spend: a copied budget would count into nowhere. And what a template has learned, from a
-        # fit before the search or beside it, is not covered by the price of what is published.
-        templates = {name: unfitted(state[name]) for name in ("estimator", "param_distributions") if name in state}
-        return {**state, **templates, "ledger": for_pickling(state.get("ledger"))}
+        return state_of_copy(super().__getstate__())
 
     def __skdptune_adapter__(self):
         from skdptune.model_selection._nested import SearchAdapter

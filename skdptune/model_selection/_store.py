@@ -35,9 +35,9 @@ import zlib
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from skdptune._exceptions import CheckpointError
+from skdptune._exceptions import CheckpointError, SkdptuneError
 from skdptune.model_selection._transport import cloudpickle
-from skdptune.model_selection._vault import Vault, write_all
+from skdptune.model_selection._vault import Scratch, Vault, write_all
 
 __all__ = ["Mark", "Store", "StoreRef", "adopt", "forget", "let_go", "open_store", "pickled", "state_of"]
 
@@ -114,6 +114,10 @@ class StoreRef:
     keeps_best: bool
     sitting: str = field(default_factory=lambda: secrets.token_hex(_SITTING_SIZE // 2), compare=False)
 
+    def folder(self):
+        """Open the folder, which speaks of a checkpoint only if it is one."""
+        return (Vault if self.keeps_best else Scratch)(self.path)
+
     @property
     def title(self):
         """What the marks of this store begin with."""
@@ -159,7 +163,7 @@ class Store:
     def __init__(self, ref, vault=None):
         self.ref = ref
         self._lock = threading.RLock()
-        self._vault = Vault(ref.path) if vault is None else vault
+        self._vault = ref.folder() if vault is None else vault
         self._marks = None
         try:
             self._marks = self._vault.open(_MARKS, os.O_RDWR)
@@ -200,8 +204,14 @@ class Store:
 
     @classmethod
     def temporary(cls, folder, token, count):
-        """Return a store of marks alone, in a folder of this search that exists."""
-        vault = Vault(folder)
+        """Return a store of marks alone, in a folder of this search that exists.
+
+        Raises
+        ------
+        TransportError
+            If there is no room for them.
+        """
+        vault = Scratch(folder)
         ref = StoreRef(vault.path, token, keeps_best=False)
         cls.lay_out(vault, ref, count)
         return cls(ref, vault)
@@ -277,6 +287,8 @@ class Store:
                     os.pwrite(self._marks, new.pack(position), at)
                     if lasting:
                         _flush(self._marks)
+            except SkdptuneError:
+                raise
             except OSError as error:
                 raise self._vault.failed(error) from None
             return new
@@ -405,7 +417,7 @@ class Store:
 
     def damaged(self, name):
         """Return the error for a file of the store that is not what was written."""
-        return CheckpointError(self._vault.damaged(name))
+        return self._vault.error(self._vault.damaged(name))
 
     def _load(self, body):
         try:
@@ -514,12 +526,12 @@ def let_go(ref):
 
 def _look_for(ref):
     try:
-        vault = Vault(ref.path)
-    except CheckpointError:
+        vault = ref.folder()
+    except SkdptuneError:
         return None
     try:
         store = Store(ref, vault)  # closes the folder if it fails
-    except (CheckpointError, OSError):
+    except (SkdptuneError, OSError):
         return None
     if store.is_meant():
         return store

@@ -1,16 +1,12 @@
 """Checked rows in one form: what a try sees of a row hangs on nothing but that row, and carries nothing beside it."""
 
-import decimal
-import numbers
-
 import numpy as np
 from scipy.sparse import issparse
 
 from skdptune._exceptions import InvalidParameterError
 from skdptune.candidates._row_safe import length_of
+from skdptune.model_selection._lists import listed_rows
 from skdptune.model_selection._missing import missing
-
-_REAL = (numbers.Real, decimal.Decimal, np.bool_)
 
 __all__ = [
     "as_declared",
@@ -31,70 +27,27 @@ __all__ = [
 def with_own_types(X, name="X"):
     """Return rows in a form that no cell of one row decides for the others; anything else as it is.
 
-    numpy makes one array of a list, of one type: a single text would make text of everybody's numbers, a single float
-    floats of everybody's whole numbers (whose reciprocals are others), and the longest text decides where those that
-    are written into the array are cut. Lists therefore have columns of numbers, all of them floats, and columns of
-    text. Text is held as objects, each by itself. What an array holds was decided by whoever made it, except for how
-    long a text is.
+    numpy makes one array of a list, of a type that its cells decide together. A list therefore holds numbers, which
+    become floats, or is refused (:mod:`skdptune.model_selection._lists`). What an array holds was decided by whoever
+    made it, except for how long a text is: the longest one would decide where those that are written into the array are
+    cut. Text is therefore held as objects, each by itself.
 
     Raises
     ------
     InvalidParameterError
-        For a list with a column that holds both, or anything else: before anything is spent.
+        For a list that holds anything but numbers and missing cells: before anything is spent.
 
     Examples
     --------
-    >>> with_own_types([[1, 2], [3, 4]]).dtype, with_own_types([[1, "a"], [None, "b"]]).tolist()
-    (dtype('float64'), [[1.0, 'a'], [nan, 'b']])
+    >>> with_own_types([[1, 2], [3, None]])
+    array([[ 1.,  2.],
+           [ 3., nan]])
+    >>> with_own_types(np.array([["a"], ["b"]])).dtype
+    dtype('O')
     """
     if isinstance(X, np.ndarray):
         return X.astype(object) if X.dtype.kind in "US" and X.ndim == 2 else X
-    if not isinstance(X, (list, tuple)) or not len(X):
-        return X
-    try:
-        array = np.asarray(X)
-    except Exception:  # ragged, or with cells of a kind of their own: whoever checks the rows will say it better
-        return X
-    if array.dtype.kind in "biuf":
-        with np.errstate(over="ignore"):  # of extended precision
-            return array.astype(np.float64)
-    if array.dtype.kind not in "USO" or array.ndim != 2:
-        return X
-    cells = np.array(X, dtype=object)
-    columns = [_column_of(cells[:, i]) for i in range(cells.shape[1])]
-    if any(column is None for column in columns):
-        raise InvalidParameterError(
-            f"{name} given as a list must have columns of numbers and columns of text; at least one column holds both, "
-            "something else, or nothing. Pass an array or a frame, whose types say what its columns hold."
-        )
-    if all(column.dtype == np.float64 for column in columns):
-        return np.column_stack(columns)
-    for i, column in enumerate(columns):
-        cells[:, i] = column
-    return cells
-
-
-def _column_of(cells):
-    """Return cells of a list as floats, or as text; None if they are neither. Missing ones are missing in both."""
-    there = ~missing(cells)
-    known = cells[there]
-    if not len(known):
-        return None  # the next row would decide
-    if all(isinstance(cell, str) for cell in known):
-        return cells
-    if not all(isinstance(cell, _REAL) for cell in known):
-        return None
-    column = np.full(len(cells), np.nan)
-    with np.errstate(over="ignore"):
-        column[there] = [_float(cell) for cell in known]
-    return column
-
-
-def _float(number):
-    try:
-        return float(number)
-    except OverflowError:
-        return np.inf  # and refused as such
+    return listed_rows(X, name)
 
 
 def with_own_cells(X):
@@ -234,7 +187,7 @@ def _numbers(cells):
 
 
 def as_declared(y, classes):
-    """Return labels as the very values of ``classes``: one that is written 1.0 makes floats of all labels of a list.
+    """Return labels as the very values of ``classes``, in whatever type an array has them.
 
     Examples
     --------

@@ -30,6 +30,7 @@ import time
 from joblib.parallel import get_active_backend
 
 from skdptune._exceptions import TransportError
+from skdptune.model_selection._folders import STAYS_CHARGED
 from skdptune.model_selection._read_only import own, size_of
 
 try:
@@ -39,7 +40,7 @@ try:
 except ImportError:
     import cloudpickle
 
-__all__ = ["cloudpickle", "dump_payload", "load_payload", "own", "shipping", "worker_died"]
+__all__ = ["cloudpickle", "dump_payload", "load_payload", "own", "shipping", "ships_files", "worker_died"]
 
 ALIGNMENT = 64  # bytes: what numpy's vectorised loops and BLAS like best
 
@@ -90,6 +91,11 @@ def _kind_of(backend):
         if kind.__name__ in _KINDS:
             return _KINDS[kind.__name__]
     return _Local if getattr(backend, "supports_sharedmem", False) else _Carried
+
+
+def ships_files(backend):
+    """Return whether rows go to the workers of this engine in files of this machine."""
+    return _kind_of(backend) is _Local
 
 
 class _Shipment:
@@ -145,6 +151,13 @@ class _Local(_Shipment):
     def __reduce__(self):
         self.write()
         return _LocalTicket, (self.token, self.path)
+
+    def close(self):
+        # not only with the folder: after the death of a worker the rows are written once more
+        for name in () if self.path is None else (self.path, self.path + ".rows"):
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+        super().close()
 
 
 class _Dask(_Shipment):
@@ -540,9 +553,12 @@ def _what_went_wrong(error, folder, spans):
         size = sum(length for _, length in spans) / 2**20
         return (
             f"the rows need a file in {folder}, and its disk was full after {size:.0f} MB. Make room there (in a "
-            "container, give /dev/shm more memory), or use n_jobs=1, which needs no file."
+            f"container, give /dev/shm more memory), or use n_jobs=1, which needs no file. {STAYS_CHARGED}"
         )
-    return f"the rows could not be written to {folder}: {error.strerror}. Make it writable, or use n_jobs=1."
+    return (
+        f"the rows could not be written to {folder}: {error.strerror}. Make it writable, or use n_jobs=1. "
+        f"{STAYS_CHARGED}"
+    )
 
 
 def load_payload(path, rows=None):
@@ -560,25 +576,11 @@ def load_payload(path, rows=None):
 
 _DEATHS = frozenset(
     {
-        # joblib's loky and concurrent.futures
-        "BrokenProcessPool",
-        "TerminatedWorkerError",
-        # dask
-        "KilledWorker",
-        "CommClosedError",
-        "CancelledError",
-        "FutureCancelledError",
-        "RowsLostError",
+        *("BrokenProcessPool", "TerminatedWorkerError"),  # joblib's loky and concurrent.futures
+        *("KilledWorker", "CommClosedError", "CancelledError", "FutureCancelledError", "RowsLostError"),  # dask
         # ray
-        "RayActorError",
-        "ActorDiedError",
-        "ActorUnavailableError",
-        "WorkerCrashedError",
-        "NodeDiedError",
-        "OwnerDiedError",
-        "ObjectLostError",
-        "ObjectReconstructionFailedError",
-        "OutOfMemoryError",
+        *("RayActorError", "ActorDiedError", "ActorUnavailableError", "WorkerCrashedError", "NodeDiedError"),
+        *("OwnerDiedError", "ObjectLostError", "ObjectReconstructionFailedError", "OutOfMemoryError"),
     }
 )
 

@@ -17,10 +17,11 @@ import os
 import stat
 import threading
 
-from skdptune._exceptions import CheckpointError
+from skdptune._exceptions import CheckpointError, TransportError
 from skdptune._writing import sync_folder
+from skdptune.model_selection._folders import STAYS_CHARGED
 
-__all__ = ["Vault", "write_all"]
+__all__ = ["Scratch", "Vault", "write_all"]
 
 _DIGEST = hashlib.sha256
 _HEAD = b"skdptune checkpoint 1\n"
@@ -43,8 +44,11 @@ class Vault:
         If the folder is a link, belongs to somebody else, or others may enter it.
     """
 
+    error = CheckpointError
+
     def __init__(self, path, made=False):
         self.path = os.path.abspath(path)
+        self.fd = None
         try:
             self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
@@ -53,9 +57,7 @@ class Vault:
                     f"checkpoint must be a folder, not a link or a file; got {self.path!r}. Give the path of a folder "
                     "that does not exist yet: it is made."
                 ) from None
-            raise CheckpointError(
-                f"checkpoint {self.path!r} cannot be opened: {error.strerror}. Give a path that this user can reach."
-            ) from None
+            raise self.error(self._unopened(error)) from None
         info = os.fstat(self.fd)
         if made and info.st_uid == os.geteuid():
             os.fchmod(self.fd, 0o700)
@@ -85,6 +87,9 @@ class Vault:
             ) from None
         return cls(path, made)
 
+    def _unopened(self, error):
+        return f"checkpoint {self.path!r} cannot be opened: {error.strerror}. Give a path that this user can reach."
+
     def names(self, partial=False):
         """Return the names of all files, partial ones left out unless they are asked for.
 
@@ -99,7 +104,7 @@ class Vault:
         try:
             return os.listdir(self.fd)
         except OSError as error:
-            raise CheckpointError(self._unreadable(error)) from None
+            raise self.error(self._unreadable(error)) from None
 
     def _unreadable(self, error, name=None):
         what = "" if name is None else f"{name!r} in the "
@@ -124,12 +129,12 @@ class Vault:
         except OSError as error:
             strange = error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
             text = self._distrust(name, error.strerror) if strange else self._unreadable(error, name)
-            raise CheckpointError(text) from None
+            raise self.error(text) from None
         info = os.fstat(fd)
         mine = stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid() and info.st_nlink == 1
         if not mine or stat.S_IMODE(info.st_mode) & 0o077:
             os.close(fd)
-            raise CheckpointError(self._distrust(name, "it is not a plain file of this user alone"))
+            raise self.error(self._distrust(name, "it is not a plain file of this user alone"))
         return fd
 
     def _distrust(self, name, why):
@@ -153,10 +158,10 @@ class Vault:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise CheckpointError(self._unreadable(error, name)) from None
+            raise self.error(self._unreadable(error, name)) from None
         head, digest, body = content[: len(_HEAD)], content[len(_HEAD) :][:32], content[len(_HEAD) + 32 :]
         if head != _HEAD or _DIGEST(body).digest() != digest:
-            raise CheckpointError(self.damaged(name))
+            raise self.error(self.damaged(name))
         return body
 
     def damaged(self, name):
@@ -215,10 +220,49 @@ class Vault:
 
     def failed(self, error):
         """Return the complaint about a disk that does not take what is written."""
+        if self.is_gone():
+            return CheckpointError(
+                f"checkpoint {self.path!r} is gone: its folder was deleted while the search ran. Nothing is published, "
+                "and what was charged stays charged. The search cannot be resumed: the next call of fit is a new "
+                "search, and a new charge."
+            )
         return CheckpointError(
             f"checkpoint {self.path!r} cannot be written: {error.strerror}. Nothing is published, and what was "
             "charged stays charged. Make room, or mend the disk, and call fit again with the same arguments: the "
             "search goes on where it was."
+        )
+
+    def is_gone(self):
+        """Whether the folder itself was deleted; one that was moved is still there."""
+        try:
+            return self.fd is not None and os.fstat(self.fd).st_nlink == 0
+        except OSError:
+            return False
+
+    def where(self):
+        """Return the path under which the folder is found now, or None: it was moved, and nobody knows where to."""
+        for link in (None, f"/proc/self/fd/{self.fd}"):
+            with contextlib.suppress(OSError):
+                path = self.path if link is None else os.readlink(link)
+                if os.path.samestat(os.lstat(path), os.fstat(self.fd)):
+                    return path
+        return None
+
+    def remove(self):
+        """Remove the folder, which must be empty, from where it is now."""
+        if not self.is_gone():
+            where = self.where()
+            if where is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            os.rmdir(where)
+
+    def left_behind(self, reason):
+        """Return the warning about a folder that outlives its search."""
+        where = self.where()
+        found = f"{self.path!r}, which was moved while it ran," if where is None else repr(where)
+        return (
+            f"the search is finished, but its checkpoint {found} could not be removed ({reason}). It holds secrets of "
+            "the search: remove it by hand."
         )
 
     def unlink(self, name):
@@ -242,6 +286,31 @@ class Vault:
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
+
+
+class Scratch(Vault):
+    """The folder of a running search that keeps nothing: it is no checkpoint, and nothing goes on from it."""
+
+    error = TransportError
+
+    def _unopened(self, error):
+        return f"the search's own folder {self.path!r} cannot be opened: {error.strerror}. {STAYS_CHARGED}"
+
+    def _unreadable(self, error, name=None):
+        return f"the search's own folder {self.path!r} cannot be read: {error.strerror}. {STAYS_CHARGED}"
+
+    def _distrust(self, name, why):
+        return f"{name!r} in the search's own folder {self.path!r} cannot be trusted: {why}. {STAYS_CHARGED}"
+
+    def damaged(self, name):
+        """Return the complaint about a file that does not hold what was written."""
+        return f"{name!r} in the search's own folder {self.path!r} is damaged or gone. {STAYS_CHARGED}"
+
+    def failed(self, error):
+        """Return the complaint about a disk that does not take what is written."""
+        return TransportError(
+            f"the search's own folder {self.path!r} cannot be written: {error.strerror}. {STAYS_CHARGED}"
+        )
 
 
 def write_all(fd, data):

@@ -417,6 +417,8 @@ def test_a_claim_is_used_once_for_its_own_price(ledger):
         claim.charge(search_with(None, s=9.0).privacy_cost(40))
     first = claim.charge_once("run-1", price)
     assert claim.charge_once("run-1", price) == first
+    with pytest.raises(InvalidParameterError, match="another price"):  # the token alone does not say what was paid
+        claim.charge_once("run-1", search_with(None, s=9.0).privacy_cost(40))
     with pytest.raises(InvalidParameterError, match="is no reservation"):
         ledger.claim("eve").charge(price)
     ledger.reserve("cy", price)

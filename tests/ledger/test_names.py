@@ -66,6 +66,8 @@ def test_an_amount_that_is_no_number_is_damage(ledger):
         connection.execute("UPDATE entries SET rdp = 'nan'")
     connection.close()
     with pytest.raises(LedgerError, match="damaged .an amount is no number"):
+        print(ledger.spent)
+    with pytest.raises(LedgerError, match="was edited: entry 1"):  # charges audit first
         ledger.charge(PURE)
 
 
@@ -116,7 +118,7 @@ def test_a_budget_that_was_raised_along_the_way_is_not_charged(tmp_path):
     PrivacyLedger(tmp_path / "a", 1.0, 0).charge(PURE)
     with_terms(tmp_path / "a", {"epsilon": 50.0})
     raised = PrivacyLedger.open(tmp_path / "a")
-    with pytest.raises(LedgerError, match="not made under these terms"):
+    with pytest.raises(LedgerError, match="was edited: entry 1"):
         raised.charge(PURE)
 
 
@@ -187,3 +189,24 @@ def test_a_plan_is_for_its_number_of_rows(tmp_path):
 
 def test_a_public_export_does_not_say_when_the_ledger_was_made(ledger):
     assert ledger.created in ledger.to_json() and ledger.created not in ledger.to_json(public=True)
+
+
+def test_an_edited_history_is_not_charged_reserved_or_claimed(ledger):
+    ledger.reserve("ben", PURE)
+    for _ in range(2):
+        ledger.charge(PURE)
+    with sqlite3.connect(ledger.path) as connection:
+        connection.execute("DROP TRIGGER entries_stay")
+        connection.execute("UPDATE entries SET body = replace(body, 'release', 'rElease') WHERE seq = 2")
+    connection.close()
+    for use in (lambda: ledger.charge(PURE), lambda: ledger.reserve("cy", PURE), lambda: ledger.release("ben", "no"),
+                lambda: ledger.claim("ben").charge(PURE), lambda: ledger.register_plan([PURE])):  # fmt: skip
+        with pytest.raises(LedgerError, match="was edited: entry 2"):
+            use()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
+def test_a_pipe_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LedgerError, match="path must be a file.*is a pipe"):
+        PrivacyLedger(tmp_path / "pipe", 1.0, 0)

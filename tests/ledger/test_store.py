@@ -74,6 +74,28 @@ def test_a_newer_format_is_refused(ledger):
         PrivacyLedger.open(ledger.path)
 
 
+def test_a_newer_format_is_refused_by_who_holds_the_ledger_already(ledger):
+    reserved = ledger.reserve("ben", PURE)
+    connection = sqlite3.connect(ledger.path)
+    connection.execute("PRAGMA user_version = 2")
+    for use in (lambda: ledger.charge_curve(PURE, "count"), lambda: ledger.reserve("cy", PURE),
+                lambda: ledger.claim("ben").charge(PURE), lambda: ledger.spent):  # fmt: skip
+        with pytest.raises(LedgerError, match="format 2.*newer version of skdptune"):
+            use()
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    assert ledger.entries() == (reserved,)
+
+
+def test_a_ledger_can_be_used_by_its_maker_whatever_the_umask(tmp_path):
+    before = os.umask(0o777)
+    try:
+        PrivacyLedger(tmp_path / "a.ledger", epsilon=1.0, delta=0).charge_curve(PURE, "count")
+    finally:
+        os.umask(before)
+    assert os.stat(tmp_path / "a.ledger").st_mode & 0o777 == 0o600
+
+
 def test_a_folder_is_refused(tmp_path):
     with pytest.raises(LedgerError, match="path must be"):
         PrivacyLedger(tmp_path, 1.0, 0)
@@ -124,6 +146,38 @@ def test_a_file_that_may_not_be_written_is_refused_before_anything_is_spent():
         assert ledger.entries() == ()
     finally:
         os.chmod(folder, 0o755)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs two users")
+def test_a_reader_who_may_not_write_leaves_nothing_that_locks_the_owner_out():
+    folder = Path(tempfile.mkdtemp())
+    path = folder / "a.ledger"
+
+    def as_user(number, work):
+        def change_and_work():
+            os.setgid(number)
+            os.setuid(number)
+            return work()
+
+        return in_a_child(change_and_work)
+
+    try:
+        os.chmod(folder, 0o777)
+        making = as_user(65533, lambda: PrivacyLedger(path, epsilon=1.0, delta=0).charge_curve(PURE, "one").seq)
+        assert making == "returned 1"
+        os.chmod(path, 0o644)
+        told = as_user(65534, lambda: PrivacyLedger.open(path).spent)
+        assert told.startswith("LedgerError: path must be a ledger that can be used") and "export it" in told
+        assert os.listdir(folder) == ["a.ledger"]
+        charging = as_user(65533, lambda: PrivacyLedger.open(path).charge_curve(PURE, "two").seq)
+        assert charging == "returned 2"
+        # and what another program has left is named, with whose it is
+        for ending in ("-wal", "-shm"):
+            Path(f"{path}{ending}").touch(mode=0o600)
+        told = as_user(65533, lambda: PrivacyLedger.open(path).charge_curve(PURE, "three").seq)
+        assert "beside it lies 'a.ledger-wal' (of user root), 'a.ledger-shm' (of user root)" in told
+    finally:
         shutil.rmtree(folder)
 
 

@@ -15,6 +15,7 @@ from skdptune.model_selection import _checkpoint, _folders, _store, _vault
 from skdptune.model_selection._runs import OVER, RunRecord
 from skdptune.model_selection._worker import settle
 from skdptune.run_counts import Fixed
+from tests.candidates.toys import GaussianToy
 from tests.model_selection.checkpoint_tools import (
     MARKS,
     Interrupts,
@@ -249,6 +250,58 @@ def test_a_fork_that_outlives_its_parent_does_not_keep_the_folder(begun):
     assert _is_free(begun)
     os.close(writing)
     os.close(reading)
+
+
+# ---------------------------------------------------------------- a folder that goes, or is moved
+
+
+class Disturbs(GaussianToy):
+    """In its third fit it does to the folder what the environment says."""
+
+    def fit(self, X, y=None):
+        folder, left = os.environ["FOLDER"], int(os.environ["LEFT"])
+        os.environ["LEFT"] = str(left - 1)
+        if left == 1 and os.environ["DEED"] == "delete":
+            shutil.rmtree(folder)
+        elif left == 1:
+            os.rename(folder, folder + "-moved")
+            if os.environ["DEED"] == "replace":
+                os.mkdir(folder)
+        return super().fit(X, y)
+
+
+@pytest.fixture
+def disturbed(folder, monkeypatch):
+    def make(deed):
+        for name, value in {"FOLDER": folder, "DEED": deed, "LEFT": "3"}.items():
+            monkeypatch.setenv(name, value)
+        return PrivateRandomSearchCV(Disturbs(), {"s": [1.0]}, n_iter=Fixed(5), checkpoint=folder)
+
+    return make
+
+
+def test_a_deleted_folder_is_no_search_to_go_on_with(disturbed):
+    with pytest.raises(CheckpointError, match="is gone: .*cannot be resumed.*a new charge") as caught:
+        disturbed("delete").fit(X, Y)
+    assert "where it was" not in str(caught.value)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="finds a moved folder in /proc")
+@pytest.mark.parametrize(("deed", "stays"), [("move", False), ("replace", True)])
+def test_a_moved_folder_is_removed_from_where_it_is(disturbed, folder, deed, stays):
+    assert disturbed(deed).fit(X, Y).best_params_  # without a warning
+    assert os.path.exists(folder) == stays and not os.path.exists(folder + "-moved")
+
+
+def test_a_moved_folder_that_nobody_finds_is_not_called_by_its_old_name_alone(folder):
+    vault = _vault.Vault.make(folder)
+    os.rename(folder, folder + "-moved")
+    os.mkdir(folder)
+    vault.where = lambda: None  # no /proc
+    with pytest.raises(FileNotFoundError):
+        vault.remove()
+    assert os.path.isdir(folder) and "which was moved while it ran" in vault.left_behind("reason")
+    vault.close()
 
 
 # ---------------------------------------------------------------- modes

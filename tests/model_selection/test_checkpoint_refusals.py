@@ -238,6 +238,23 @@ def test_another_version_is_refused(begun, monkeypatch):
         search(begun).fit(X, Y)
 
 
+@pytest.mark.parametrize("loaded", [True, False])
+def test_of_optional_libraries_only_loaded_ones_count(folder, monkeypatch, loaded):
+    if loaded:
+        monkeypatch.setitem(sys.modules, "opacus", sys)
+    else:
+        monkeypatch.delitem(sys.modules, "opacus", raising=False)
+    interrupt(search(folder))
+    real = _checkpoint.importlib.metadata.version
+    other = {"opacus": "77.0"}  # pip install opacus, meanwhile, for something else
+    monkeypatch.setattr(_checkpoint.importlib.metadata, "version", lambda name: other.get(name) or real(name))
+    if loaded:
+        with pytest.raises(CheckpointError, match=r"opacus .*and this is 77\.0"):
+            search(folder).fit(X, Y)
+    else:
+        search(folder).fit(X, Y)
+
+
 def test_another_format_is_refused(begun):
     vault = _vault.Vault(begun)
     header = json.loads(vault.read("header"))

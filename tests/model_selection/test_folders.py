@@ -1,5 +1,6 @@
 """Folders for rows: closed to others, removed at the end, and never taken from a search that still runs."""
 
+import errno
 import json
 import os
 import pathlib
@@ -15,7 +16,7 @@ import pytest
 
 from skdptune import PrivateRandomSearchCV
 from skdptune._exceptions import SkdptuneError, TransportError
-from skdptune.model_selection import _folders
+from skdptune.model_selection import _engine, _folders, _store
 from skdptune.run_counts import Fixed
 from tests.candidates.toys import GaussianToy
 
@@ -181,6 +182,77 @@ def test_a_place_that_cannot_be_written_is_a_clear_error_before_anything_is_spen
     with pytest.raises(TransportError, match="JOBLIB_TEMP_FOLDER is .*missing.*Set JOBLIB_TEMP_FOLDER") as caught:
         search.fit(X, Y)
     assert isinstance(caught.value, SkdptuneError) and not ledger.charges
+
+
+@pytest.mark.parametrize("options", [{"n_jobs": 2}, {"run_timeout": 60.0}])
+@pytest.mark.parametrize("preallocates", [True, False])
+def test_rows_without_room_are_told_before_anything_is_spent(monkeypatch, place, options, preallocates):
+    def allocate(descriptor, start, size):
+        code = errno.ENOSPC if preallocates and size > 2**21 else errno.EINVAL
+        raise OSError(code, os.strerror(code))
+
+    def write(descriptor, data, real=os.write):
+        if len(data) >= 2**20 and os.fstat(descriptor).st_size >= 2**21:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data)
+
+    monkeypatch.setattr(os, "posix_fallocate", allocate)
+    monkeypatch.setattr(os, "write", write)
+    ledger = Ledger()
+    search = PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}, n_iter=Fixed(1), ledger=ledger, **options)
+    with pytest.raises(TransportError, match=r"about 4\.8 MB.*No space left.*Nothing was spent"):
+        search.fit(np.zeros((100_000, 3)), np.arange(100_000) % 2)
+    assert not ledger.charges and not os.listdir(place)
+    _folders.check_place(2**20)  # as much as there is room for
+    assert not os.listdir(place)
+
+
+def test_a_disk_that_fills_up_after_the_charge_speaks_of_no_checkpoint(monkeypatch, place):
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(_store, "write_all", full)
+    ledger = Ledger()
+    search = PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}, n_iter=Fixed(2), ledger=ledger, n_jobs=2)
+    with pytest.raises(TransportError, match="own folder .* cannot be written: No space left") as caught:
+        search.fit(X, Y)
+    text = str(caught.value)
+    assert ledger.charges == 1 and "stays charged: fit again is a new search and a new charge" in text
+    assert "checkpoint '" not in text and "where it was" not in text
+
+
+def test_a_system_that_refuses_what_workers_need_after_the_charge_is_told_so(monkeypatch, place):
+    def refused(*args):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    ledger = Ledger()
+    search = PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}, n_iter=Fixed(2), ledger=ledger, n_jobs=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(_engine, "release_workers", refused)
+        assert search.fit(X, Y).best_params_  # a courtesy, for which no result is lost
+    monkeypatch.setattr(_engine, "start_workers", refused)
+    with pytest.raises(TransportError, match="Too many open files.*stays charged"):
+        search.fit(X, Y)
+    assert ledger.charges == 2
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors")
+@pytest.mark.parametrize("options", [{"n_jobs": 2}, {"run_timeout": 60.0}])
+def test_descriptors_that_workers_need_are_asked_for_before_anything_is_spent(options):
+    import resource
+
+    ledger = Ledger()
+    search = PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}, n_iter=Fixed(1), ledger=ledger, **options)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = {int(name) for name in os.listdir("/proc/self/fd")}
+    free = [number for number in range(200) if number not in opened]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[12], before[1]))
+    try:
+        with pytest.raises(TransportError, match="Too many open files.*ulimit -n.*Nothing was spent"):
+            search.fit(X, Y)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert not ledger.charges
 
 
 def test_a_search_in_this_process_needs_no_place(monkeypatch, tmp_path):

@@ -215,7 +215,7 @@ class Odd:
 @pytest.mark.parametrize(
     ("place", "bad", "words"),
     [
-        ("X", [[1.0, datetime.date(2073, 1, 9)]] * 40, "X given as a list must have columns of numbers"),
+        ("X", [[1.0, datetime.date(2073, 1, 9)]] * 40, "X given as a list must hold numbers; column 1 "),
         ("X", [[1.0, MARK], [2.0]] * 20, "inhomogeneous shape.*same number of columns"),
         ("X", np.full((40, 2), 10**400 + 7319, dtype=object), "whole numbers too large"),
         ("X", np.array(MARK), "got a single value"),

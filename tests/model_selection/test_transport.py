@@ -168,9 +168,10 @@ def test_a_ticket_is_small_and_its_process_loads_once(tmp_path):
     with shipping((None, ROWS), str(tmp_path), n_jobs=1) as shipment:
         blob = pickle.dumps(shipment.ticket)
         assert len(blob) < 400 and pickle.loads(blob).load()[1] is ROWS  # the parent has the very objects
-    ticket = pickle.loads(blob)
-    first = ticket.load()
-    assert pickle.loads(pickle.dumps(ticket)).load() is first
+        _transport._CACHE.forget(shipment.token)  # as in another process
+        ticket = pickle.loads(blob)
+        first = ticket.load()
+        assert pickle.loads(pickle.dumps(ticket)).load() is first
     _transport._CACHE.forget(ticket.token)
 
 
@@ -306,3 +307,10 @@ def test_a_lost_worker_is_told_from_a_failed_try():
         assert worker_died(error)
     for error in (ValueError("BrokenProcessPool"), MemoryError(), KeyboardInterrupt(), TransportError()):
         assert not worker_died(error)
+
+
+def test_files_go_with_their_shipment(tmp_path):
+    for _ in range(2):  # a pool that broke is replaced, and the rows are written once more
+        with joblib.parallel_config(backend="loky"), shipping((None, ROWS), str(tmp_path), n_jobs=2):
+            assert len(os.listdir(tmp_path)) == 2
+        assert not os.listdir(tmp_path)

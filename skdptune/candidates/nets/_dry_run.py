@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from skdptune._exceptions import CandidateRefusedError, SkdptuneError
+from skdptune.candidates._generators import drawn_from
 from skdptune.candidates.nets._callbacks import callback_epochs, runs_own_callbacks
 from skdptune.candidates.nets._checks import check_module
 from skdptune.candidates.nets._engine import _quiet_hooks, _Steps, clipping_bounds, place
@@ -28,7 +29,6 @@ from skdptune.candidates.nets._modules import (
     copied,
     copy_module,
     copy_tensors,
-    drawn_from,
     dtype_of,
     fixed_torch_seed,
     plain_torch,
@@ -49,6 +49,7 @@ _ROWS = 4
 _CHANGED = 2  # the row that is replaced; all others must not notice
 _SAME = 1e-5  # the same shapes in the same order: equal up to a few roundings, relative to what is compared
 _ALONE = 1e-4  # a row alone goes through other kernels than in a batch
+_LEAST = 0.1  # losses below are compared as if they were as large: they are what is left of larger numbers
 # A condition on the whole batch (x.max() > 255) shows where the other rows lie below it and one above.
 _SCALES = (0.01, 1.0, 100.0)
 _STRANGE = (1e3, -1e3, 1e6, float("nan"), float("inf"))
@@ -473,11 +474,13 @@ class _Rehearsal:
         for i in range(_ROWS):
             own = slice(i, i + 1)
             alone = self._outputs(slice_rows(self.x, own), module)
-            loss = self._losses(alone, self.y[own])
+            # Of the very same outputs: of a small loss, the roundings in those of the row alone may be all there is.
+            loss = self._losses(together[own], self.y[own])
+            size = max(_LEAST, float(loss.abs().nan_to_num(0.0, 0.0, 0.0).max()))
             if not (
                 alone.numel() == together[i].numel()
                 and _close(alone.reshape(-1), together[i].reshape(-1), _ALONE)
-                and _close(loss, losses[own], _ALONE)
+                and _close(loss, losses[own], _ALONE, size=size)
             ):
                 raise CandidateRefusedError(
                     "a row alone has another output or loss than in a batch: the number of rows enters, so clipping "

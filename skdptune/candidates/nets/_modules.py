@@ -1,37 +1,27 @@
-"""Modules: those that come with the package, and how a net builds its own."""
+"""Modules: those that come with the package, and what is done with any."""
 
 import contextlib
 import copy
-import functools
 import inspect
 import numbers
-import random
 
-import numpy as np
 import torch
 from torch import nn
 
-from skdptune._exceptions import CandidateRefusedError, SkdptuneError
-from skdptune.candidates._generators import (
-    SharedProcessError,
-    borrowed_global_generators,
-    fix_global_generators,
-    shares_its_process,
-)
-from skdptune.candidates.nets._catches import is_own
+from skdptune._exceptions import CandidateRefusedError
+from skdptune.candidates._generators import borrowed_global_generators, fix_global_generators
 from skdptune.candidates.nets._known import register
 
 __all__ = [
     "MLP",
     "TemperedSigmoid",
     "as_leaves",
-    "build_module",
     "copied",
     "copy_module",
     "copy_tensors",
-    "drawn_from",
     "dtype_of",
     "fixed_torch_seed",
+    "parameters_of",
     "plain_torch",
     "run_module",
     "run_module_by_rows",
@@ -112,9 +102,6 @@ class MLP(nn.Module):
 register(MLP, 2, lambda layer: [*map(type, layer._modules.values())] == [nn.Sequential])
 
 
-_BUILDS = 5  # attempts to be alone, or to see that one is not
-
-
 class fixed_torch_seed:  # noqa: N801
     """Run a block with the global generators seeded, and put their state back afterwards.
 
@@ -145,12 +132,6 @@ class fixed_torch_seed:  # noqa: N801
 
     def __exit__(self, *exc_info):
         return self._stack.__exit__(*exc_info)
-
-
-def drawn_from():
-    """Return the states of Python's and numpy's global generators, to be compared."""
-    state = np.random.get_state()
-    return random.getstate(), (state[1].tobytes(), *state[2:])
 
 
 def _seed_others(seed):
@@ -244,81 +225,6 @@ def dtype_of(module):
     return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.get_default_dtype())
 
 
-def build_module(net, n_features_in, n_outputs, seed):
-    """Return a new module of ``net``, on the CPU, its initial weights drawn from ``seed``.
-
-    A constructor that takes ``n_features_in`` or ``n_outputs`` gets the public numbers, unless the net
-    has them as ``module__n_features_in`` or ``module__n_outputs``.
-
-    Raises
-    ------
-    CandidateRefusedError
-        If the module cannot be built; its own error is quoted, no row has been seen.
-    """
-    # Copies: a module among the arguments would else be trained in place, and start the next training; and what
-    # forward writes into an argument would stay with the net that is published.
-    made = _own_copy("module", net.module)
-    kwargs = {name: _own_copy(f"module__{name}", value) for name, value in net.get_params_for("module").items()}
-    # Where another run draws from Python's and numpy's generators they are left to it: that no constructor draws from
-    # them was looked at before.
-    shapes = {"n_features_in": n_features_in, "n_outputs": n_outputs}
-    left = _BUILDS
-    while True:
-        left -= 1
-        own = _is_own_maker(made) and not shares_its_process(now=True)
-        try:
-            return _built(net, made, kwargs, shapes, seed, own)
-        except SharedProcessError:  # another run has begun just now; or the constructor draws, each time
-            if not own or not left:
-                raise
-
-
-def _built(net, made, kwargs, shapes, seed, own):
-    with fixed_torch_seed(seed, own_code=own), plain_torch(), _without_draws(net, own and shares_its_process()):
-        try:
-            if isinstance(made, torch.jit.ScriptModule):
-                raise CandidateRefusedError(
-                    f"module of {type(net).__name__} must be one that can be pickled; got a ScriptModule. Pass the "
-                    "function that makes it, e.g. one that returns torch.jit.script(Mine())."
-                )
-            if isinstance(made, nn.Module):
-                return type(made)(**kwargs) if kwargs else as_leaves(made)
-            wanted = _parameters_of(made)
-            filled = {name: value for name, value in shapes.items() if name in wanted}
-            built = made(**{**filled, **kwargs})
-        except SkdptuneError:
-            raise
-        except Exception as error:
-            raise CandidateRefusedError(
-                f"module of {type(net).__name__} must be a torch module that module__* parameters "
-                f"complete; building it raised {type(error).__name__}: {error}."
-            ) from error
-    if not isinstance(built, nn.Module):
-        raise CandidateRefusedError(
-            f"module of {type(net).__name__} must make a torch.nn.Module; it made a {type(built).__name__}."
-        )
-    return as_leaves(built)
-
-
-def _is_own_maker(made):
-    while isinstance(made, functools.partial):
-        made = made.func
-    return is_own((made if hasattr(made, "__qualname__") else type(made)).__module__)
-
-
-@contextlib.contextmanager
-def _without_draws(net, asked):
-    """Refuse, if ``asked``, a constructor that draws from generators that will be other runs' as well."""
-    before = drawn_from() if asked else None
-    yield
-    if asked and drawn_from() != before:
-        raise SharedProcessError(
-            f"the constructor of the module of {type(net).__name__} must draw with torch where tries run in threads; "
-            "it draws from Python's or numpy's generators, from which the noise of other tries comes. Use torch.randn "
-            "and the like, or an engine of processes (joblib's 'loky')."
-        )
-
-
 def copy_module(module):
     """Return a deep copy of a module, to be trained or run by itself."""
     return as_leaves(copy.deepcopy(module))
@@ -332,43 +238,14 @@ def as_leaves(module):
     return module
 
 
-def _own_copy(name, value):
-    """Return a deep copy; refuse what hides that it cannot be copied."""
-    try:
-        made = copy.deepcopy(value)
-    except Exception as error:
-        raise CandidateRefusedError(
-            f"{name} must be something that copy.deepcopy can copy; it raised {type(error).__name__}: "
-            f"{str(error)[:100]}... Pass the function that makes the module; in place of nn.utils.weight_norm use "
-            "nn.utils.parametrizations.weight_norm in it."
-        ) from error
-    shared = _shared(value, made)
-    if shared is not None:
-        raise CandidateRefusedError(
-            f"{name} must hold nothing that is shared between copies; a {type(shared).__name__} copies to itself, so "
-            "that what forward writes there would outlive the training. Drop its __deepcopy__, or leave it out."
-        )
-    return made
-
-
-def _shared(value, made):
-    """Return an object with attributes of its own that ``value`` and its copy share, or None."""
-    if isinstance(value, (list, tuple)):
-        return next(filter(None, (_shared(*pair) for pair in zip(value, made, strict=True))), None)
-    if isinstance(value, dict):
-        return next(filter(None, (_shared(item, made[key]) for key, item in value.items())), None)
-    own = getattr(value, "__dict__", None) and hasattr(type(value), "__deepcopy__")
-    return value if own and made is value and not isinstance(value, (type, torch.Tensor)) else None
-
-
 def waits_for_shapes(net):
     """Return whether the module's constructor is completed with public shapes, which are not known yet."""
     if isinstance(net.module, nn.Module):
         return False
-    return bool({"n_features_in", "n_outputs"} & set(_parameters_of(net.module)) - set(net.get_params_for("module")))
+    return bool({"n_features_in", "n_outputs"} & set(parameters_of(net.module)) - set(net.get_params_for("module")))
 
 
-def _parameters_of(maker):
+def parameters_of(maker):
     try:
         return inspect.signature(maker).parameters
     except (TypeError, ValueError):

@@ -17,6 +17,7 @@ from skdptune.candidates._generators import shares_its_process
 from skdptune.candidates._quotes import without_cells
 from skdptune.candidates._seeding import entropy_for
 from skdptune.candidates.nets import _budget
+from skdptune.candidates.nets._building import build_module, by_value
 from skdptune.candidates.nets._catches import is_own
 from skdptune.candidates.nets._checks import check_apart, check_code, check_net, is_component_param
 from skdptune.candidates.nets._dry_run import dry_run
@@ -24,7 +25,6 @@ from skdptune.candidates.nets._engine import one_thread_in_workers, place, train
 from skdptune.candidates.nets._known import TOGETHER, is_known, row_by_row
 from skdptune.candidates.nets._losses import RowLoss, build_criterion
 from skdptune.candidates.nets._modules import (
-    build_module,
     copy_module,
     copy_tensors,
     dtype_of,
@@ -406,7 +406,7 @@ class PrivateNet:
         parts = [type(self), schema, task, -(-terms.steps // terms.epoch) if self.callbacks else None]
         for name in self._get_param_names():
             if name not in (*COST_PARAMS, "lr", "lr_schedule", "random_state", "physical_batch_size", "classes"):
-                value = _by_value(getattr(self, name))
+                value = by_value(getattr(self, name))
                 if value is None:
                     return None
                 parts.append((name, value))
@@ -574,17 +574,6 @@ def _has_missing(y):
         label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label)
         for label in np.asarray(y, dtype=object).ravel()
     )
-
-
-_PLAIN = (type(None), bool, int, float, str, type, torch.device, torch.dtype)
-
-
-def _by_value(value):
-    """Return a plain value with its type, tuples and lists of them too; None for anything else."""
-    if isinstance(value, (tuple, list)):
-        items = tuple(_by_value(item) for item in value)
-        return None if None in items else (type(value), items)
-    return (type(value), value) if isinstance(value, _PLAIN) else None
 
 
 def _as_plain(tensor):

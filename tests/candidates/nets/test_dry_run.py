@@ -314,3 +314,34 @@ def test_settings_of_presets():
     for bounds in ((3, -3), (0, float("nan")), 4, ([0, 0], "ab")):
         with pytest.raises(InvalidParameterError, match="feature_bounds must be a pair"):
             rehearse(DPLogisticRegression(feature_bounds=bounds))
+
+
+class Rounded(nn.Module):
+    """Sure of the first class; a row alone goes through kernels that round a little otherwise."""
+
+    def __init__(self, apart, n_features_in=4):
+        super().__init__()
+        self.apart, self.last = apart, nn.Linear(n_features_in, 2)
+        with torch.no_grad():
+            self.last.weight.zero_()
+            self.last.bias.copy_(torch.tensor([8.0, 0.0]))
+
+    def forward(self, x):
+        return self.last(x) * (1 + self.apart if len(x) == 1 else 1)
+
+
+def test_roundings_of_a_small_loss_are_no_coupling():
+    rehearse(DPNeuralNetClassifier(Rounded, module__apart=5e-5, grad_sample_mode="hooks"))
+    with pytest.raises(CandidateRefusedError, match="a row alone has another output"):
+        rehearse(DPNeuralNetClassifier(Rounded, module__apart=5e-3, grad_sample_mode="hooks"))
+
+
+class Shared(nn.CrossEntropyLoss):
+    def forward(self, outputs, y):
+        losses = super().forward(outputs, y)
+        return losses * (1 - 1e-3 * len(losses))
+
+
+def test_a_criterion_that_counts_rows_is_still_seen():
+    with pytest.raises(CandidateRefusedError, match="a row alone has another output or loss"):
+        rehearse(DPNeuralNetClassifier(steps=2, criterion=Shared, grad_sample_mode="hooks"))

@@ -20,7 +20,8 @@ from skdptune.candidates._generators import (
     shares_its_process,
     tries_share_a_process,
 )
-from skdptune.candidates.nets import DPNeuralNetClassifier, DPNeuralNetRegressor
+from skdptune.candidates.nets import DPNeuralNetClassifier, DPNeuralNetRegressor, _building
+from skdptune.candidates.nets._building import build_module
 from skdptune.candidates.nets._losses import RowLoss
 from skdptune.candidates.nets._per_sample import clipper
 from skdptune.ledger import PrivacyLedger
@@ -67,6 +68,38 @@ def drawn(n_features_in, n_outputs):
 
 def drawn_by_python(n_features_in, n_outputs):
     return nn.Sequential(nn.Dropout(random.random() / 2), nn.LazyLinear(n_outputs))
+
+
+class Maker:
+    """Makes a module, counts its calls, and has another run begin in the first ones; forgotten with the test."""
+
+    def __init__(self, draws=False, begins=0):
+        self.calls, self.runs = 0, []
+
+        def make(n_features_in, n_outputs, widths=(), more=()):
+            self.calls += 1
+            if self.calls <= begins:
+                self.runs.append(Busy())
+                self.runs[-1].__enter__()
+            if draws:
+                np.random.normal()  # noqa: NPY002
+            made, width = [], n_features_in
+            while widths:
+                made.append(nn.Linear(width, widths[0]))
+                width = widths.pop(0)
+            return nn.Sequential(*made, nn.Linear(width, n_outputs))
+
+        self.make = make
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        for run in self.runs:
+            run.__exit__()
+
+    def build(self, **settings):
+        return build_module(DPNeuralNetClassifier(self.make, **settings), 4, 2, seed=1)
 
 
 def states():
@@ -180,3 +213,91 @@ def test_what_is_told_of_shared_processes():
             DPNeuralNetRegressor(Small, module__n_outputs=1, steps=2).fit(X, X[:, 0])
     with Busy():
         assert shares_its_process(now=True)
+
+
+@pytest.mark.parametrize("as_partial", [False, True])
+def test_every_attempt_to_build_has_arguments_of_its_own(as_partial):
+    with Maker(begins=1) as maker:  # what the first attempt took out of the list is there in the second
+        if as_partial:
+            make = functools.partial(maker.make, widths=[8, 5])
+            built = build_module(DPNeuralNetClassifier(make), 4, 2, seed=1)
+        else:
+            built = maker.build(module__widths=[8, 5])
+    assert maker.calls == 2
+    assert [layer.out_features for layer in built] == [8, 5, 2]
+
+
+def test_a_constructor_that_draws_is_called_once():
+    with tries_share_a_process(), Maker(draws=True) as maker:
+        for _ in range(2):
+            with pytest.raises(SharedProcessError, match="constructor of the module .* must draw with torch"):
+                maker.build(module__more=2)
+            assert maker.calls == 1  # the second time it is remembered
+    with Maker(draws=True) as maker:
+        maker.build()  # alone it may, and not beside another run
+        with Busy(), pytest.raises(SharedProcessError):
+            maker.build()
+        assert maker.calls == 1
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_constructor_that_draws_is_refused_where_a_run_begins_meanwhile(shared):
+    with tries_share_a_process(shared), Maker(draws=True, begins=1) as maker:
+        with pytest.raises(SharedProcessError, match="or another thread drew"):
+            maker.build()
+        assert 1 < maker.calls <= _building._BUILDS
+    with tries_share_a_process(shared), Maker(draws=True) as maker, Busy(), pytest.raises(SharedProcessError):
+        maker.build(module__more=[{}])  # no plain value, by which it could be remembered
+
+
+def test_a_quiet_constructor_is_built_beside_other_runs_that_begin():
+    with tries_share_a_process(), Maker(begins=2) as maker:
+        maker.build()
+        assert maker.calls == 3
+    with Maker(begins=10) as maker, pytest.raises(SharedProcessError):
+        maker.build()  # never to be seen without a run that begins
+    with Maker() as maker:
+        maker.build()
+        before = maker.calls
+        for _ in range(3):
+            with Busy():
+                maker.build()
+        assert maker.calls == before + 3
+
+
+def test_what_others_draw_does_not_tell_against_a_constructor_seen_before():
+    drawing = threading.Event()
+
+    def draw():
+        with isolated_global_generators():
+            while not drawing.wait(0):
+                random.random()
+
+    def slow(n_features_in, n_outputs):
+        before = random.getstate()
+        while another.is_alive() and random.getstate() == before:
+            pass
+        return layers(n_features_in, n_outputs)
+
+    another = threading.Thread(target=draw)
+    net = DPNeuralNetClassifier(slow)
+    build_module(net, 4, 2, seed=1)
+    another.start()
+    try:
+        assert isinstance(build_module(net, 4, 2, seed=1), nn.Sequential)
+        with pytest.raises(SharedProcessError):
+            build_module(net, 5, 2, seed=1)  # of these arguments nothing is known
+    finally:
+        drawing.set()
+        another.join()
+
+
+def test_a_run_that_begins_each_time_fails_no_build(monkeypatch):
+    def begins(self):
+        raise SharedProcessError
+
+    monkeypatch.setattr(_building, "shares_its_process", lambda now=False: False)
+    monkeypatch.setattr("skdptune.candidates._generators._GlobalGenerators.borrow", begins)
+    with Maker() as maker:
+        maker.build()
+        assert maker.calls == 1
