@@ -130,13 +130,12 @@ def check_integer(name, value, *, low=None, high=None, advice=""):
     >>> check_integer("steps", 3, low=1)
     3
     """
-    expected = f"an integer{_interval(low, high, False, False)}"
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise invalid_type(name, expected, value, advice)
-    number = int(value)
-    if (low is not None and number < low) or (high is not None and number > high):
-        raise invalid_value(name, expected, value, advice)
-    return number
+    integral = type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
+    number = int(value) if integral else None
+    if integral and (low is None or number >= low) and (high is None or number <= high):
+        return number
+    complain = invalid_value if integral else invalid_type
+    raise complain(name, f"an integer{_interval(low, high, False, False)}", value, advice)
 
 
 def check_seed(name, value, advice="Leave it at None for a release."):
