@@ -92,7 +92,7 @@ class Watched(GaussianToy):
 def test_lokys_workers_hold_no_removed_checkpoint_open(folder):
     made = PrivateRandomSearchCV(Watched(), {"s": [1.0]}, n_iter=Fixed(8), checkpoint=folder, n_jobs=2).fit(X, Y)
     assert made.best_estimator_.pid_ != os.getpid() and not os.path.exists(folder)
-    assert not [name for name in open_files(made.best_estimator_.pid_) if "marks" in name]
+    assert not [name for name in open_files(made.best_estimator_.pid_) if folder in name]
 
 
 # ---------------------------------------------------------------- before anything is spent
