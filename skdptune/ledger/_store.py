@@ -104,7 +104,8 @@ class Store:
         try:
             handle, building = tempfile.mkstemp(prefix=".ledger-", dir=folder)
             try:
-                os.fchmod(handle, 0o600)  # of which the umask may have taken something away
+                if hasattr(os, "fchmod"):  # not on every platform
+                    os.fchmod(handle, 0o600)  # of which the umask may have taken something away
             finally:
                 os.close(handle)
         except OSError as error:

@@ -287,7 +287,7 @@ def each_label(cells, classes):
     Raises
     ------
     InvalidParameterError
-        If no label is of the kind of ``classes``, text or numbers, or if there is no room for the mark.
+        If no label is of the kind of ``classes``, text or numbers.
 
     Examples
     --------
@@ -301,27 +301,26 @@ def each_label(cells, classes):
             "y must hold labels of the kind that the search was fitted on: text and numbers are never equal."
         )
     found = without_cells(_positions, classes, cells, about="y")
-    mark, classes = _mark_beside(classes)
-    if mark is None and (found < 0).any():
-        raise InvalidParameterError("y must hold labels that the search was fitted on; it has others.")
+    mark, classes = _mark_beside(classes)  # whether it is needed must not show in the type
     labels = classes[found]
     labels[found < 0] = mark
     return labels
 
 
 def _mark_beside(classes):
-    """Return a value that is none of ``classes`` (or None), and these in a type that has room for it."""
+    """Return a value that is none of ``classes``, and these in a type that has room for it and is equal to them."""
     kind = classes.dtype.kind
     if kind == "U":
         width = classes.dtype.itemsize // 4 + 1
         return "?" * width, classes.astype(f"U{width}")
+    if kind == "b":
+        return 2, classes.astype(np.int8)
     if kind in "iu":
         known, limits, largest = set(classes.tolist()), np.iinfo(classes.dtype), int(classes.max())
         beside = range(largest + 1, limits.max + 1) or range(limits.max, limits.min - 1, -1)
-        return next((number for number in beside if number not in known), None), classes
-    if kind == "b":
-        return next((flag for flag in (False, True) if flag not in classes.tolist()), None), classes
-    return (np.nan if kind == "f" else None), classes
+        mark = next((number for number in beside if number not in known), None)
+        return (limits.max + 1, classes.astype(np.int64)) if mark is None else (mark, classes)
+    return (np.nan, classes) if kind == "f" else (None, classes.astype(object))
 
 
 def _positions(classes, cells):

@@ -20,7 +20,7 @@ from skdptune.model_selection._store import let_go
 __all__ = ["make_ready", "release_workers", "start_workers", "works_elsewhere"]
 
 _SEMAPHORES = 16  # about what a pool needs
-_DESCRIPTORS, _FOR_A_WORKER = 16, 4  # about what a pool needs, and each of its workers
+_DESCRIPTORS = 8  # the least a pool of processes needs, beside one for each of them
 _NEED_SEMAPHORES = {"LokyBackend", "ThreadingBackend", "MultiprocessingBackend"}  # on clusters the workers' side does
 _ROUNDS = 3
 _PATIENCE = 1.0  # seconds; a worker that is only just starting has nothing to give back
@@ -50,9 +50,12 @@ def make_ready(search):
 
 def _check_descriptors(n_jobs, run_timeout):
     """Refuse where this process may not open the files and pipes that workers need."""
-    names = {kind.__name__ for kind in type(get_active_backend()[0]).__mro__}
+    backend = get_active_backend()[0]
+    names = {kind.__name__ for kind in type(backend).__mro__}
+    if run_timeout is None and getattr(backend, "supports_sharedmem", False):
+        return  # threads need none
     here = run_timeout is not None or names & _NEED_SEMAPHORES
-    count = _DESCRIPTORS + (_FOR_A_WORKER * joblib.effective_n_jobs(n_jobs) if here else 0)
+    count = _DESCRIPTORS + (joblib.effective_n_jobs(n_jobs) if here else 0)
     held, reason = [], None
     try:
         held.append(os.open(os.devnull, os.O_RDONLY))
@@ -65,7 +68,7 @@ def _check_descriptors(n_jobs, run_timeout):
             os.close(descriptor)
     if reason is not None:
         raise TransportError(
-            f"workers need some {count} more open files of this process, and the system gives it no more than "
+            f"workers need at least {count} more open files of this process, and the system gives it no more than "
             f"{len(held)} ({reason}). Raise the limit (ulimit -n), close what is open, or use n_jobs=1 without "
             "run_timeout. Nothing was spent."
         )

@@ -1,5 +1,7 @@
 """Checked rows in one form: what a try sees of a row hangs on nothing but that row, and carries nothing beside it."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from scipy.sparse import issparse
 
@@ -243,7 +245,7 @@ def row_count(X):
     >>> row_count(np.zeros((0, 3))), row_count([[1.0]])
     (0, 1)
     """
-    part = next(iter(X.values()), ()) if isinstance(X, dict) and not issparse(X) else X
+    part = next(iter(X.values()), ()) if isinstance(X, Mapping) and not issparse(X) else X
     if not hasattr(part, "shape") and not hasattr(part, "__len__"):
         part = np.asarray(part)
     return length_of(part)

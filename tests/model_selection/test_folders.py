@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 
+import joblib
 import numpy as np
 import pytest
 
@@ -246,13 +247,28 @@ def test_descriptors_that_workers_need_are_asked_for_before_anything_is_spent(op
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = {int(name) for name in os.listdir("/proc/self/fd")}
     free = [number for number in range(200) if number not in opened]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free[12], before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[7], before[1]))
     try:
         with pytest.raises(TransportError, match="Too many open files.*ulimit -n.*Nothing was spent"):
             search.fit(X, Y)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert not ledger.charges
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors")
+def test_threads_need_no_descriptors():
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = {int(name) for name in os.listdir("/proc/self/fd")}
+    free = [number for number in range(400) if number not in opened]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[20], before[1]))
+    try:
+        with joblib.parallel_config(backend="threading", n_jobs=64):
+            assert PrivateRandomSearchCV(GaussianToy(), {"s": [1.0]}, n_iter=Fixed(4)).fit(X, Y).best_params_
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_search_in_this_process_needs_no_place(monkeypatch, tmp_path):

@@ -259,9 +259,7 @@ def test_the_mark_of_other_labels_is_none_of_them(classes):
     assert labels.dtype == each_label(known, classes).dtype
 
 
-def test_flags_have_no_room_for_another_label():
-    with pytest.raises(InvalidParameterError, match="it has others"):
-        each_label([0, 7], np.array([False, True]))
+def test_text_is_no_label_of_numbers():
     with pytest.raises(InvalidParameterError, match="kind that the search was fitted on"):
         each_label(["0", "1"], np.array([0, 1]))
 
@@ -421,3 +419,21 @@ def test_numbers_that_fit_reads_out_of_text_are_compared_as_numbers():
     for private, public in ((text, MIXED), (MIXED, text), (text, text)):
         with pytest.raises(InvalidParameterError, match="private rows"):
             search.fit(private, Y, X_public=public, y_public=Y)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        np.array([False, True]),
+        np.arange(-128, 128, dtype=np.int8),
+        np.array([0, "a"], dtype=object),
+        np.array([0.5, 1.5]),
+    ],
+    ids=["flags", "full", "objects", "floats"],
+)
+def test_an_unknown_label_of_any_label_set_costs_its_own_row(classes):
+    cells = [*classes.tolist(), 300.25]
+    labels = each_label(cells, classes)
+    assert labels[:-1].tolist() == classes.tolist()
+    assert labels[-1] not in classes.tolist()
+    assert each_label(classes.tolist(), classes).dtype == labels.dtype  # whether there is one must not show
