@@ -1,11 +1,11 @@
 """Copies of rows among what a model has learned: they are withheld, whatever they lie in."""
 
-from collections.abc import Mapping
 
 import numpy as np
 from scipy.sparse import issparse
 
 from skdptune.candidates._contents import FoundError, is_estimator, is_plain, walk
+from skdptune.candidates._row_safe import is_keyed
 
 __all__ = ["RowCopies"]
 
@@ -42,7 +42,7 @@ class RowCopies:
     """
 
     def __init__(self, X, y, *, n_is_public=True):
-        parts = list(X.values()) if isinstance(X, Mapping) and not issparse(X) else [X]
+        parts = list(X.values()) if is_keyed(X) else [X]
         self._whole = [part for part in (X, y, *parts) if part is not None]
         self._memory = [array for part in self._whole for array in _arrays(part)]
         self._shapes, self._lengths = frozenset(), frozenset()

@@ -9,6 +9,7 @@ A step that raises on a blank row, too, raises as before; and only plain numbers
 """
 
 import contextlib
+from collections.abc import Mapping
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +17,7 @@ from sklearn.utils import _safe_indexing, get_tags
 
 from skdptune._exceptions import CandidateRefusedError
 
-__all__ = ["OtherLengthError", "finite_rows", "length_of", "transformed"]
+__all__ = ["OtherLengthError", "finite_rows", "is_keyed", "length_of", "transformed"]
 
 
 class OtherLengthError(CandidateRefusedError):
@@ -81,6 +82,17 @@ def _failing(transform, X, positions):
             else:
                 waiting += [part[: len(part) // 2], part[len(part) // 2 :]]
     return found
+
+
+def is_keyed(X):
+    """Return whether X is a dict of arrays (some sparse matrices are dicts too).
+
+    Examples
+    --------
+    >>> is_keyed({"table": [[1.0], [2.0]]}), is_keyed([[1.0]])
+    (True, False)
+    """
+    return isinstance(X, Mapping) and not sparse.issparse(X)
 
 
 def length_of(X):

@@ -20,11 +20,12 @@ from skdptune._rounding import as_given, nats_up, significant_up
 from skdptune._validation import check_instance, check_integer, describe, invalid_value
 from skdptune.accounting import PrivacyCurve
 from skdptune.candidates._quotes import without_cells
+from skdptune.candidates._row_safe import is_keyed
 from skdptune.ledger import as_ledger
 from skdptune.model_selection._assumptions import PREDICTED_ALONE, beside_test_score
 from skdptune.model_selection._lists import are_flat, each_label, each_row, is_listed, label_cells, listed_rows
 from skdptune.model_selection._phrases import noise_in_words, scorer_in_words
-from skdptune.model_selection._rows import check_labels, is_keyed, number_of_rows, refuse_lists_in, same_kind
+from skdptune.model_selection._rows import check_labels, number_of_rows, refuse_lists_in, same_kind
 from skdptune.model_selection._runs import total_count
 from skdptune.model_selection._search import PrivateRandomSearchCV
 from skdptune.model_selection._spent import own_delta, wrapped

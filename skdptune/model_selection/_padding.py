@@ -14,11 +14,12 @@ import scipy.sparse
 
 from skdptune._exceptions import InvalidParameterError, SkdptuneError
 from skdptune._validation import check_real
+from skdptune.candidates._row_safe import is_keyed
 from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._engine import Runner
 from skdptune.model_selection._quiet import process_identity
 from skdptune.model_selection._read_only import size_of
-from skdptune.model_selection._rows import is_keyed, number_of_rows, take_rows
+from skdptune.model_selection._rows import number_of_rows, take_rows
 from skdptune.model_selection._runs import RunData, RunSeeds
 from skdptune.model_selection._search import PrivateRandomSearchCV
 from skdptune.run_counts import as_run_count

@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 from skdptune._exceptions import InvalidParameterError, InvalidTypeError
 from skdptune._validation import invalid_type, invalid_value
 from skdptune.candidates._quotes import complex_refusal, kind_of, without_cells
+from skdptune.candidates._row_safe import is_keyed
 from skdptune.candidates._stateless import placeholder_like
 from skdptune.model_selection._autologging import refuse_autologging
 from skdptune.model_selection._columns import check_columns
@@ -53,7 +54,6 @@ __all__ = [
     "check_rows",
     "check_same_columns",
     "declared_classes",
-    "is_keyed",
     "label_set",
     "made_up_rows",
     "number_of_rows",
@@ -92,17 +92,6 @@ def number_of_rows(X, fewest=1):
     if count < fewest:
         raise invalid_value("X", "an array-like with at least one row", X)
     return int(count)
-
-
-def is_keyed(X):
-    """Return whether X is a dict of arrays (some sparse matrices are dicts too).
-
-    Examples
-    --------
-    >>> is_keyed({"table": [[1.0], [2.0]]}), is_keyed([[1.0]])
-    (True, False)
-    """
-    return isinstance(X, Mapping) and not issparse(X)
 
 
 def row_shape(X):
@@ -492,8 +481,8 @@ def _all_known(labels, known):
 
 
 @_looking
-def check_public_rows(search, X, y, X_public, y_public):
-    """Check the public validation rows against the schema of the private ones.
+def check_public_rows(search, X, y, X_public, y_public, classes):
+    """Check the public validation rows against the schema of the private ones, whose label set is ``classes``.
 
     Raises
     ------
@@ -505,7 +494,7 @@ def check_public_rows(search, X, y, X_public, y_public):
             "X_public and y_public must be given together; got only one of them. Pass both, or neither."
         )
     tags = get_tags(search.estimator).input_tags
-    y_public = _public_labels(search, y, y_public)
+    y_public = _public_labels(y_public, classes)
     if is_keyed(X) or is_keyed(X_public):
         return _check_public_keyed(search, X, y, X_public, y_public)
     _refuse_kind(X_public, "X_public")
@@ -546,13 +535,12 @@ def _flat(X):
     return np.hstack([np.asarray(part, dtype=float).reshape(len(part), -1) for part in parts])
 
 
-def _public_labels(search, y, y_public):
+def _public_labels(y_public, classes):
     """Return labels or targets of public rows in the type of those of the private ones."""
     listed = is_listed(y_public)
     y_public = (
         label_cells(y_public, "y_public") if listed else without_cells(column_or_1d, y_public, about="y_public")
     )
-    classes = label_set(search, y)
     if classes is None:
         return listed_targets(y_public, "y_public") if listed else y_public
     if listed:

@@ -447,7 +447,7 @@ class PrivateRandomSearchCV(PricedRepr, MetaEstimatorMixin, BaseEstimator):
         classes = label_set(self, y)
         y = as_declared(y, classes)
         if public_validation:
-            X_public, y_public = check_public_rows(self, X, y, X_public, y_public)
+            X_public, y_public = check_public_rows(self, X, y, X_public, y_public, classes)
         plan = self._plan(terms, priced, classes)
         preflight(plan, row_shape(X), self.n_jobs)
         check_travels(plan, self.n_jobs, (X, y, X_public, y_public), self._copies_of_rows)

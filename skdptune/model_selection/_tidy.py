@@ -1,12 +1,10 @@
 """Checked rows in one form: what a try sees of a row hangs on nothing but that row, and carries nothing beside it."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from scipy.sparse import issparse
 
 from skdptune._exceptions import InvalidParameterError
-from skdptune.candidates._row_safe import length_of
+from skdptune.candidates._row_safe import is_keyed, length_of
 from skdptune.model_selection._lists import listed_rows
 from skdptune.model_selection._missing import missing
 
@@ -245,7 +243,7 @@ def row_count(X):
     >>> row_count(np.zeros((0, 3))), row_count([[1.0]])
     (0, 1)
     """
-    part = next(iter(X.values()), ()) if isinstance(X, Mapping) and not issparse(X) else X
+    part = next(iter(X.values()), ()) if is_keyed(X) else X
     if not hasattr(part, "shape") and not hasattr(part, "__len__"):
         part = np.asarray(part)
     return length_of(part)

@@ -574,15 +574,15 @@ def load_payload(path, rows=None):
 
 # ---------------------------------------------------------------------- dead workers
 
-_DEATHS = frozenset(
-    {
-        *("BrokenProcessPool", "TerminatedWorkerError"),  # joblib's loky and concurrent.futures
-        *("KilledWorker", "CommClosedError", "CancelledError", "FutureCancelledError", "RowsLostError"),  # dask
-        # ray
-        *("RayActorError", "ActorDiedError", "ActorUnavailableError", "WorkerCrashedError", "NodeDiedError"),
-        *("OwnerDiedError", "ObjectLostError", "ObjectReconstructionFailedError", "OutOfMemoryError"),
-    }
-)
+_DEATHS = frozenset({
+    # joblib's loky and concurrent.futures
+    "BrokenProcessPool", "TerminatedWorkerError",
+    # dask
+    "KilledWorker", "CommClosedError", "CancelledError", "FutureCancelledError", "RowsLostError",
+    # ray
+    "RayActorError", "ActorDiedError", "ActorUnavailableError", "WorkerCrashedError", "NodeDiedError",
+    "OwnerDiedError", "ObjectLostError", "ObjectReconstructionFailedError", "OutOfMemoryError",
+})  # fmt: skip
 
 
 def worker_died(error):

@@ -15,6 +15,7 @@ from skdptune._validation import check_integer
 from skdptune.accounting._relations import check_relation
 from skdptune.candidates._generators import shares_its_process
 from skdptune.candidates._quotes import without_cells
+from skdptune.candidates._row_safe import is_keyed
 from skdptune.candidates._seeding import entropy_for
 from skdptune.candidates.nets import _budget
 from skdptune.candidates.nets._building import build_module, by_value
@@ -36,7 +37,7 @@ from skdptune.candidates.nets._modules import (
     waits_for_shapes,
 )
 from skdptune.candidates.nets._predictions import made_of
-from skdptune.candidates.nets._rows import Rows, input_dtype_of, is_keyed, refuse_times
+from skdptune.candidates.nets._rows import Rows, input_dtype_of, refuse_times
 from skdptune.candidates.nets._schedules import check_schedule
 from skdptune.candidates.nets._terms import COST_PARAMS, check_relation_terms, sgd_terms
 

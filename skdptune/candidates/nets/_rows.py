@@ -13,8 +13,9 @@ from scipy.sparse import issparse
 
 from skdptune._exceptions import InvalidParameterError, InvalidTypeError
 from skdptune._validation import describe, invalid_type, invalid_value
+from skdptune.candidates._row_safe import is_keyed
 
-__all__ = ["Rows", "Schema", "input_dtype_of", "is_keyed", "refuse_times"]
+__all__ = ["Rows", "Schema", "input_dtype_of", "refuse_times"]
 
 _WHOLE = {"int64": torch.int64, "int32": torch.int32}
 
@@ -31,11 +32,6 @@ def input_dtype_of(name):
             "None gives floating-point inputs; whole numbers are for embeddings.",
         )
     return _WHOLE[name]
-
-
-def is_keyed(X):
-    """Return whether X is a dict of arrays (some sparse matrices are dicts too)."""
-    return isinstance(X, Mapping) and not issparse(X)
 
 
 @dataclass(frozen=True)
